@@ -1,7 +1,7 @@
-//! Arguments, configuration and exit codes; the only room that prints or exits.
+//! Arguments, configuration and exit codes; the only module that prints or exits.
 //!
-//! A subcommand is one file beside this one, with its arguments and a `run`, and one variant of `Command`. Commands
-//! write through the one `Output` handle and end with an [`Exit`] or a `Failure`.
+//! A subcommand is one file in this directory, with its arguments and a `run`, and one variant of `Command`. Commands
+//! write through the one `Output` handle and return an [`Exit`] or a `Failure`.
 
 mod cel;
 mod cluster;
@@ -140,17 +140,17 @@ impl Command {
     }
 }
 
-/// Why a command could not do its work.
+/// The reason why a command failed.
 #[derive(Debug)]
 enum Failure {
-    /// The user's input cannot be used; the diagnostics say why.
+    /// Unusable input; the diagnostics say why.
     Input(Vec<Diagnostic>, Sources),
-    /// Standard output does not take what we write.
+    /// Writing to standard output failed.
     Output(io::Error),
 }
 
 impl From<Diagnostic> for Failure {
-    /// For diagnostics that refer to no source.
+    /// For diagnostics without a source.
     fn from(diagnostic: Diagnostic) -> Self {
         Self::Input(vec![diagnostic], Sources::new())
     }
@@ -162,14 +162,14 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Runs the command line (the program's name first) and says with which code the process shall end.
+/// Runs the command line (the program's name first) and returns the exit code.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
     guarded(&args, &mut io::stderr(), || run(&args)).into()
 }
 
 fn run(args: &[OsString]) -> Exit {
-    let mut output = Output::new(color::asked_for(args));
+    let mut output = Output::new(color::requested(args));
     let result = match config::complete(args, &command()) {
         Ok((args, config)) => {
             for remark in &config.remarks {
@@ -191,11 +191,11 @@ fn run(args: &[OsString]) -> Exit {
         Err(failure) => Err(failure),
     };
     let exit = finish(result, &mut output);
-    // What is wrong with the command line or its files is not known to the command.
+    // The command does not see errors in the command line or its files.
     if is_compat(args) { exit.compat() } else { exit }
 }
 
-/// Whether `run --compat` is called, as far as the command line can be read.
+/// Whether the command is `run --compat`, as far as the command line can be parsed.
 fn is_compat(args: &[OsString]) -> bool {
     if !args.iter().any(|word| word == "--compat") {
         return false;
@@ -208,7 +208,7 @@ fn is_compat(args: &[OsString]) -> bool {
     run.is_some_and(|run| run.get_flag("compat"))
 }
 
-/// Shows the outcome of a command and turns it into an exit code.
+/// Reports the result of a command and turns it into an exit code.
 fn finish(result: Result<Exit, Failure>, output: &mut Output) -> Exit {
     let result = result.and_then(|exit| {
         output.flush()?;
@@ -233,7 +233,7 @@ fn finish(result: Result<Exit, Failure>, output: &mut Output) -> Exit {
     }
 }
 
-/// What the argument parser has to say: help and version, which were asked for, or an error.
+/// Prints the argument parser's output: requested help and version, or an error.
 fn answer(error: &clap::Error, output: &mut Output) -> Result<Exit, Failure> {
     let text = error.render().ansi().to_string();
     if error.use_stderr() {

@@ -1,8 +1,8 @@
-//! One request through both engines: what Kyverno answers, what the API server answers with native policies, and how the two
-//! differ.
+//! Evaluates one request with both engines: Kyverno's response, the API server's response with native policies, and the
+//! difference.
 //!
 //! The native policies are those among the given objects; without any, those that Kyverno would generate from the given
-//! policies. Everything is a function of the given objects and the request.
+//! policies. The result is a function of the given objects and the request.
 
 mod admission;
 pub mod compat;
@@ -40,19 +40,19 @@ use kyvtest_prove::{
     server::{Data, Refused, Server},
 };
 
-/// What surrounds a request.
+/// Evaluates requests against given objects.
 #[derive(Debug)]
 pub struct Evaluator {
     loaded: Loaded,
     cluster: Cluster,
-    /// What static validation refuses.
+    /// Objects that static validation rejects.
     invalid: Vec<Invalid>,
-    /// What is stored and does nothing.
+    /// Objects that are stored but have no effect.
     problems: Vec<Diagnostic>,
     controller: Option<Controller>,
     mutating: MutatingController,
     pairs: Vec<Pair>,
-    /// What Kyverno would generate from each MutatingPolicy.
+    /// The conversion of each MutatingPolicy.
     mutating_conversions: Vec<Conversion>,
     native: Option<Native>,
 }
@@ -60,20 +60,18 @@ pub struct Evaluator {
 #[derive(Debug)]
 struct Native {
     server: vap::Server,
-    /// Whether the policies are what Kyverno would generate.
+    /// Whether the native policies are generated ones.
     generated: bool,
 }
 
-/// How a cluster is set up.
+/// The settings of a cluster.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What the cluster serves, besides what objects bring.
+    /// The served kinds, in addition to those of the objects.
     pub discovery: Discovery,
-    /// Kyverno's own configuration.
     pub config: Config,
-    /// The clock.
     pub now: Option<Timestamp>,
-    /// Which objects the policies see of cases that do not say so.
+    /// The data lens of cases that do not name one.
     pub data: Data,
 }
 
@@ -91,51 +89,49 @@ impl Default for Settings {
 /// An object that cannot be installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
-    /// The code of the diagnostic.
     pub code: Code,
     /// Kind and name: `ClusterPolicy/no-latest`.
     pub object: String,
-    /// The field, where one is known.
+    /// Empty if unknown.
     pub field: String,
-    /// What is wrong.
     pub message: String,
 }
 
-/// What Kyverno answers.
+/// Kyverno's response.
 #[derive(Debug, Clone)]
 pub struct KyvernoResponse {
-    /// The HTTP code.
+    /// The HTTP status.
     pub code: u16,
     /// The strongest status of all rules.
     pub status: Status,
     /// The strongest effect of all rules.
     pub effect: Effect,
-    /// The text that the client gets; empty if the request is admitted.
+    /// The message to the client; empty if the request is admitted.
     pub message: String,
-    /// The whole answer.
+    /// The complete response.
     pub review: Review,
 }
 
-/// What both engines answer.
+/// The responses of both engines.
 #[derive(Debug, Clone)]
 pub struct BothResponses {
-    /// Kyverno's answer; `None` where there is no policy of Kyverno's.
+    /// `None` if there is no Kyverno policy.
     pub kyverno: Option<KyvernoResponse>,
-    /// The API server's answer; `None` where there is no native policy.
+    /// The API server's response; `None` if there is no native policy.
     pub vap: Option<vap::AdmissionResponse>,
     /// Whether the native policies are generated ones.
     pub generated: bool,
-    /// How the two differ.
+    /// The difference between the two.
     pub divergence: Option<Divergence>,
-    /// The object after admission by Kyverno; `None` if it refuses the request, or there is no object.
+    /// The object after admission by Kyverno; `None` if it denies the request, or there is no object.
     pub kyverno_object: Option<Document>,
-    /// The object after admission by the API server; `None` if it refuses the request, or there is no object.
+    /// The object after admission by the API server; `None` if it denies the request, or there is no object.
     pub vap_object: Option<Document>,
 }
 
 impl Evaluator {
-    /// A cluster with these objects: policies, bindings, exceptions, Namespaces, CustomResourceDefinitions, RBAC objects; all
-    /// others are parameters and cluster objects.
+    /// Creates a cluster with these objects: policies, bindings, exceptions, Namespaces, CustomResourceDefinitions,
+    /// RBAC objects; all others are parameters and cluster objects.
     pub fn new(objects: &[Document], settings: &Settings) -> Self {
         Self::with_mocks(objects, Value::Null, settings)
     }
@@ -214,8 +210,8 @@ impl Evaluator {
         evaluator
     }
 
-    /// Bindings and exceptions for policies that are not there, policies without a binding, kinds of parameters that nothing
-    /// serves.
+    /// Bindings and exceptions of missing policies, policies without a binding, and parameters of kinds that are not
+    /// served.
     fn idle(&self) -> Vec<Diagnostic> {
         let loaded = &self.loaded;
         let vaps: Vec<_> = loaded.native().map(|vap| &**vap).collect();
@@ -225,7 +221,7 @@ impl Evaluator {
         let bindings: Vec<_> = loaded.mutating_bindings.iter().map(|binding| &**binding).collect();
         problems.extend(vap::check_mutating(&maps, &bindings, &self.cluster.discovery));
         for problem in &mut problems {
-            // The objects came as values: there is no text to point at.
+            // The objects were passed as values, so diagnostics have no source to point at.
             problem.primary = None;
         }
         let kyverno = loaded.policies.iter().filter(|policy| !policy.is_native());
@@ -345,7 +341,7 @@ impl Evaluator {
         } else if !has_native && loaded.bindings.is_empty() && loaded.mutating_bindings.is_empty() {
             None
         } else {
-            // A binding whose policy is missing does nothing: the server admits the request.
+            // A binding whose policy is missing has no effect: the server admits the request.
             let policies = loaded.native().map(|policy| &**policy);
             let bindings = loaded.bindings.iter().map(|binding| &**binding);
             let mutating = loaded.native_mutating().map(|policy| &**policy);
@@ -358,12 +354,12 @@ impl Evaluator {
         };
     }
 
-    /// What static validation refuses.
+    /// The objects that static validation rejects.
     pub fn invalid(&self) -> &[Invalid] {
         &self.invalid
     }
 
-    /// What would be stored and does nothing, or cannot work.
+    /// Problems of objects that would be stored but have no effect, or cannot work.
     pub fn problems(&self) -> &[Diagnostic] {
         &self.problems
     }
@@ -378,20 +374,21 @@ impl Evaluator {
         &self.cluster.world
     }
 
-    /// What the cluster serves.
+    /// The served kinds.
     pub fn discovery(&self) -> &Discovery {
         &self.cluster.discovery
     }
 
-    /// The policies and their twins.
+    /// The policies and their native counterparts.
     pub fn pairs(&self) -> &[Pair] {
         &self.pairs
     }
 
-    /// Reads a request: an AdmissionRequest, or an AdmissionReview with one in it. What is missing is derived from the object.
+    /// Parses a request: an AdmissionRequest, or an AdmissionReview that contains one. Missing fields are derived from
+    /// the object.
     ///
     /// # Errors
-    /// What is missing or of the wrong form.
+    /// If a required field is missing or malformed.
     pub fn request(&self, value: Value<'_>) -> Result<Request, String> {
         let value = value
             .get("request")
@@ -412,12 +409,12 @@ impl Evaluator {
     /// Replaces the objects of a request by those that admission sees.
     ///
     /// # Errors
-    /// The refusal of the API server; the request is unchanged then.
+    /// If the API server rejects an object; the request is then unchanged.
     pub fn admit(&self, request: &mut Request) -> Result<(), Refused> {
         Server::new(&self.cluster.discovery, self.cluster.world.params.clone()).admit(request)
     }
 
-    /// Evaluates the validating policies of both engines on a request whose objects are those that they see.
+    /// Evaluates the validating policies of both engines on a request whose objects are those that policies see.
     pub fn decide(&self, request: &Request) -> BothResponses {
         let environment = self.cluster.environment();
         let controller = self.controller.as_ref();
@@ -447,7 +444,8 @@ impl Evaluator {
         }
     }
 
-    /// The first difference of a policy and its twin. The only twin has said all of the answer.
+    /// The first difference between a policy and its native counterpart. If there is only one counterpart, its verdict
+    /// is that of the whole response.
     fn first_difference(
         &self,
         request: &Request,
@@ -463,7 +461,7 @@ impl Evaluator {
             let kyverno = review.of_policy(&pair.original().id(), true);
             pair.compare(&kyverno, native.as_ref(), request, environment)
         });
-        // That a policy has no twin says least about the request.
+        // A missing native counterpart is the least specific divergence.
         divergences.min_by_key(|divergence| (divergence.class == DivergenceClass::NotConvertible, divergence.class))
     }
 }
@@ -504,7 +502,7 @@ fn label(object: Value<'_>) -> String {
     format!("{}/{name}", text(object, "kind"))
 }
 
-/// Reads a policy, an exception or a binding.
+/// Parses a policy, an exception or a binding.
 fn read(object: &Document, purpose: Purpose, loaded: &mut Loaded, invalid: &mut Vec<Invalid>) {
     let json = object.root().to_json();
     let file: FileId = Sources::new().add("object.json", json.as_str());
@@ -524,7 +522,7 @@ fn read(object: &Document, purpose: Purpose, loaded: &mut Loaded, invalid: &mut 
     }));
 }
 
-/// Fills in what an AdmissionRequest may leave out: resource, kind, name, namespace and operation.
+/// Fills in the optional fields of an AdmissionRequest: resource, kind, name, namespace and operation.
 fn derive_request(value: Value<'_>, discovery: &Discovery) -> Result<Document, String> {
     let mut request = value.to_serde();
     let Some(fields) = request.as_object_mut() else {
@@ -577,7 +575,7 @@ fn derive_request(value: Value<'_>, discovery: &Discovery) -> Result<Document, S
             serde_json::json!({"group": gvr.group, "version": gvr.version, "resource": gvr.resource}),
         );
     }
-    // The API server takes a Namespace for a part of itself.
+    // To the API server a Namespace is in its own namespace.
     let is_core_namespace = fields
         .get("resource")
         .is_some_and(|gvr| gvr["resource"] == "namespaces" && gvr["group"].as_str().unwrap_or_default().is_empty());

@@ -1,4 +1,4 @@
-//! The `kyvtest` binary: hands its arguments to [`kyvtest::cli`] and exits with the code that comes back.
+//! The `kyvtest` binary: passes its arguments to [`kyvtest::cli`] and exits with the returned code.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! One request through the mutating and the validating phase of each side, and the difference of the objects after admission.
+//! The mutating and the validating phase of one request on each side, and the differences between the objects after
+//! admission.
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/endpoints/handlers/{create,update}.go` (0.36) with the admission chain.
 //!
@@ -28,15 +29,15 @@ use serde_json::json;
 
 pub use difference::{Difference, differences};
 
-/// How many places at which two objects differ are named.
+/// The maximum number of listed differences between two objects.
 const SHOWN: usize = 5;
 
-/// What one side made of a request.
+/// The result of one side.
 #[derive(Debug)]
 pub(crate) struct Side<T> {
     pub(crate) answer: T,
     pub(crate) verdict: Verdict,
-    /// The object in the response; `None` if the request is refused.
+    /// The object in the response; `None` if the request is denied.
     pub(crate) object: Option<Document>,
     pub(crate) changed: bool,
 }
@@ -55,7 +56,7 @@ impl<T> Side<T> {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) request: Request,
-    /// The refusal of the server before any policy: the policies then see the object as it is.
+    /// The server's error before any policy: the policies then see the object unchanged.
     pub(crate) refused: Option<Refused>,
     /// Whether the server completes and validates objects after the mutating phase.
     completes: bool,
@@ -81,7 +82,7 @@ impl Prepared {
         }
     }
 
-    /// The object without what [`add_manager`] added.
+    /// The object without the entry that [`add_manager`] added.
     fn unmanaged(&self, object: Document) -> Document {
         if self.is_managed {
             without_manager(&object)
@@ -91,7 +92,7 @@ impl Prepared {
     }
 }
 
-/// Both sides of a request.
+/// The two sides of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Phases<'p> {
     pub(crate) server: &'p Server,
@@ -177,7 +178,7 @@ impl Phases<'_> {
         }
     }
 
-    /// What the API server does with the object between Kyverno's webhooks. Returns the object of the response.
+    /// The API server's part between Kyverno's webhooks. Returns the object of the response.
     fn complete_kyverno(self, after: &mut Request, changed: bool) -> Result<Document, Refused> {
         if changed {
             after.object = self.server.reinvoke(&self.prepared.request, &after.object)?;
@@ -190,14 +191,14 @@ impl Phases<'_> {
         }
     }
 
-    /// The object of a side with defaults: a side that changes nothing leaves it as it was given, the other one completes it.
+    /// The object of a side with defaults: completes it if the side changed nothing and left it as given.
     pub(crate) fn completed<T>(self, side: &Side<T>) -> Option<Document> {
         let object = side.object.as_ref()?;
         let patched = self.server.patched(&self.prepared.request, object);
         Some(patched.unwrap_or_else(|_| object.clone()))
     }
 
-    /// The difference of the two sides, with its first cause among the hazards of the conversions.
+    /// Compares the two sides and finds the first cause among the hazards of the conversions.
     pub(crate) fn compare(
         self,
         kyverno: &Side<Review>,
@@ -236,7 +237,7 @@ impl Phases<'_> {
     }
 }
 
-/// The places at which two objects differ, with both values, as the end of a sentence.
+/// The differing fields of two objects, with both values, as the end of a sentence.
 pub(crate) fn named_places(ours: &Document, theirs: &Document, [left, right]: [&str; 2]) -> String {
     let found = differences(&ours.root().to_serde(), &theirs.root().to_serde());
     let show = |value: &Option<serde_json::Value>| match value {
@@ -256,7 +257,7 @@ pub(crate) fn named_places(ours: &Document, theirs: &Document, [left, right]: [&
     parts.concat()
 }
 
-/// What was generated from a MutatingPolicy, if the API server accepts it.
+/// The native policy generated from a MutatingPolicy, if the API server accepts it.
 pub(crate) fn installable(conversion: &Conversion) -> Option<&GeneratedMutation> {
     match &conversion.outcome {
         Outcome::Mutating(generated) => Some(&**generated).filter(|generated| generated.is_installable()),
@@ -264,7 +265,7 @@ pub(crate) fn installable(conversion: &Conversion) -> Option<&GeneratedMutation>
     }
 }
 
-/// Why a MutatingPolicy has no native counterpart; `None` if it has one.
+/// The reason why a MutatingPolicy has no native counterpart; `None` if it has one.
 pub(crate) fn missing_counterpart(conversion: &Conversion) -> Option<Divergence> {
     if installable(conversion).is_some() {
         return None;
@@ -289,7 +290,7 @@ pub(crate) fn missing_counterpart(conversion: &Conversion) -> Option<Divergence>
     })
 }
 
-/// The hazards of conversions that may make the sides differ: code, tendency, path and text.
+/// The hazards of conversions that may make the sides differ: code, tendency, path and message.
 fn suspects(conversions: &[Conversion]) -> Vec<(&'static str, Tendency, &str, String)> {
     let items = conversions.iter().flat_map(|conversion| &conversion.report);
     items
@@ -308,7 +309,7 @@ fn suspects(conversions: &[Conversion]) -> Vec<(&'static str, Tendency, &str, St
         .collect()
 }
 
-/// Whether a hazard that shows in one error only may explain the errors of the two sides.
+/// Whether a hazard that affects only one error may explain the errors of the two sides.
 fn may_explain(code: &str, kyverno: &Verdict, native: &Verdict) -> bool {
     match code {
         "M14" => native.message.contains("strict decoding error"),
@@ -317,7 +318,7 @@ fn may_explain(code: &str, kyverno: &Verdict, native: &Verdict) -> bool {
     }
 }
 
-/// The answer of a server that refuses what the policies made of an object.
+/// The response of a server that rejects the object after mutation.
 fn refused_later(request: &Request, refused: &Refused) -> AdmissionResponse {
     let mut answer = AdmissionResponse::admitted(request);
     answer.allowed = false;
@@ -329,8 +330,8 @@ fn refused_later(request: &Request, refused: &Refused) -> AdmissionResponse {
     answer
 }
 
-/// Adds the entry of the requester to `managedFields`, which the server does before the mutating phase. Returns whether it did:
-/// an object that has entries already keeps them.
+/// Adds the entry of the requester to `managedFields`, which the server does before the mutating phase. Returns whether
+/// it did: existing entries are kept.
 fn add_manager(server: &Server, request: &mut Request) -> bool {
     let resource = &request.resource;
     let api_version = resource.object_kind.api_version();

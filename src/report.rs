@@ -1,7 +1,7 @@
 //! One renderer per format over the same run.
 //!
-//! What all of them share: [`Summary`] counts, [`CaseStatus`] says in which light a case is shown, and [`event`] gives the
-//! run as the line of events that `jsonl` writes.
+//! Shared by all formats: [`Summary`] counts, [`CaseStatus`] classifies a case, and [`event`] turns the run into the
+//! events that `jsonl` writes.
 
 pub mod analysis;
 mod case_status;
@@ -33,10 +33,10 @@ use anstream::adapter::strip_str;
 use crate::run::{Case, Shard, Times};
 use kyvtest_go_compat::value::Document;
 
-/// How a run can be written down.
+/// A report format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// For people: what they must look at, and counts.
+    /// Human-readable: the problems, and counts.
     #[default]
     Human,
     /// Kyverno's table.
@@ -45,7 +45,7 @@ pub enum Format {
     Json,
     /// The same in YAML.
     Yaml,
-    /// Events, one JSON object a line.
+    /// Events, one JSON object per line.
     Jsonl,
     /// JUnit XML.
     Junit,
@@ -77,7 +77,7 @@ impl Format {
         Self::Html,
     ];
 
-    /// The word on the command line.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Human => "human",
@@ -94,46 +94,44 @@ impl Format {
         }
     }
 
-    /// The format of a word.
+    /// The format of a name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 }
 
-/// What is written down, and how much of it.
+/// The contents of a report, and its options.
 #[derive(Debug, Clone, Copy)]
 pub struct ReportInput<'r> {
     /// The suites.
     pub runs: &'r [Run<'r>],
-    /// The counts of the whole run, which may be more than `runs` still has.
+    /// The counts of the whole run, which may include more than `runs`.
     pub summary: &'r Summary,
-    /// The closing lines for people, which are about the whole run, too.
+    /// The closing lines, which also cover the whole run.
     pub closing: &'r str,
-    /// How people are shown cases.
     pub look: human::HumanOptions<'r>,
-    /// Why the run ended before its end: `interrupted`, `max-fail`.
+    /// The reason for an early end: `interrupted`, `max-fail`.
     pub stopped: Option<&'static str>,
-    /// Whether the words are those of `kyverno test`.
+    /// Whether to use the words of `kyverno test`.
     pub compat: bool,
-    /// Whether every answer of every policy is listed.
+    /// Whether to list every response of every policy.
     pub all_responses: bool,
-    /// Whether messages and passing cases are shown where a format can do without.
+    /// Whether to show messages and passing cases in formats that omit them by default.
     pub detailed: bool,
-    /// Whether lines that fail stand in one list.
+    /// Whether to put failing lines into one list.
     pub fail_only: bool,
-    /// The clock.
     pub times: &'r Times,
-    /// What a JUnit test case represents.
+    /// The unit of a JUnit test case.
     pub junit_per: Per,
-    /// Which attributes a JUnit report may have.
+    /// The attributes of a JUnit report.
     pub junit_dialect: Dialect,
-    /// The part of the run, if it was split.
+    /// The shard, if the run was split.
     pub shard: Option<Shard>,
-    /// The exit code that the cases and diagnostics of the run call for.
+    /// The exit code of the run's cases and diagnostics.
     pub exit: u8,
 }
 
-/// Writes a run down.
+/// Renders a run.
 pub fn render(format: Format, view: &ReportInput<'_>) -> String {
     match format {
         Format::Human => {
@@ -162,7 +160,7 @@ pub fn render(format: Format, view: &ReportInput<'_>) -> String {
     }
 }
 
-/// The runs in the order for readers: suites with failures, then those with divergences, then all others.
+/// The runs in reading order: suites with failures, then those with divergences, then all others.
 fn ranked<'v, 'r>(runs: &'v [Run<'r>]) -> Vec<&'v Run<'r>> {
     let mut ranked: Vec<&Run<'r>> = runs.iter().collect();
     ranked.sort_by_key(|(run, _)| {
@@ -172,14 +170,14 @@ fn ranked<'v, 'r>(runs: &'v [Run<'r>]) -> Vec<&'v Run<'r>> {
     ranked
 }
 
-/// The cases of a run in the order for readers: failures, divergences, all others.
+/// The cases of a run in reading order: failures, divergences, all others.
 fn ranked_cases<'c>(cases: impl IntoIterator<Item = &'c Case>) -> Vec<&'c Case> {
     let mut ranked: Vec<&Case> = cases.into_iter().collect();
     ranked.sort_by_key(|case| CaseStatus::of(case).rank());
     ranked
 }
 
-/// A text of one line without characters that control anything.
+/// Replaces line breaks and control characters.
 fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.trim().chars() {

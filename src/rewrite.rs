@@ -1,8 +1,8 @@
-//! Test files rewritten with the policies that they test: what the new policies report decides which of them a row names.
+//! Rewrites test files for migrated policies: the results of the new policies decide which of them a row names.
 //!
-//! Upstream counterpart: none. The text is changed by `kyvtest_migrate::rewrite_suite`; this module runs the rewritten file in
-//! memory as `kyverno test` would, and rewrites it once more with what came of it: a policy that is not about a resource gets no
-//! row for it, and a row that expected `skip` expects `pass` where the new policy has no condition to skip by.
+//! Upstream counterpart: none. `kyvtest_migrate::rewrite_suite` changes the text; this module runs the rewritten file
+//! in memory as `kyverno test` would, and rewrites it again with the results: a policy that does not match a resource
+//! gets no row for it, and a row that expected `skip` expects `pass` if the new policy has no condition to skip by.
 
 use std::{collections::BTreeMap, io};
 
@@ -15,14 +15,13 @@ use crate::{
     suite::{Files, Memory, Options, Overlay, Suite, load},
 };
 
-/// A file of policies or exceptions, and the files beside it that replace it.
+/// A file of policies or exceptions, and the files that replace it in the same directory.
 #[derive(Debug, Clone)]
 pub struct Moved {
-    /// The file.
     pub old: String,
     /// Whether something in it was not migrated, so that it stays in use.
     pub stays: bool,
-    /// Names and texts of the new files, in the same folder.
+    /// Names and texts of the new files, in the same directory.
     pub new: Vec<(String, String)>,
 }
 
@@ -65,7 +64,7 @@ pub fn rewrite(
     }))
 }
 
-/// The file beside a test file with the objects that its new policies copy.
+/// The name of the file with the objects that the new policies copy, next to the test file.
 const CONTEXT: &str = "context-migrated.yaml";
 
 /// The text of that file; `None` if nothing is copied.
@@ -95,7 +94,7 @@ fn folder(path: &str) -> &str {
     path.rsplit_once('/').map_or(".", |(folder, _)| folder)
 }
 
-/// The paths of a suite that change, as written.
+/// The changed paths of a suite, as written.
 fn new_paths(suite: &Suite, test: &str, moved: &[Moved]) -> Vec<(String, Vec<String>)> {
     let Some(document) = &suite.test else { return Vec::new() };
     let written = document.policies.iter().chain(&document.exceptions);
@@ -111,7 +110,7 @@ fn new_paths(suite: &Suite, test: &str, moved: &[Moved]) -> Vec<(String, Vec<Str
     changed.collect()
 }
 
-/// The types of the resources that a row means.
+/// The types of the resources that a row names.
 fn types(suites: &[Suite], discovery: &Discovery, name: &str, kind: Option<&str>) -> Vec<ResourceType> {
     let own = name.rsplit('/').next().unwrap_or(name);
     let kind = kind.map(|kind| kind.rsplit('/').next().unwrap_or(kind));
@@ -142,7 +141,7 @@ fn operation(suites: &[Suite], policy: &str, resource: &str) -> Option<String> {
     value.value.root().as_str().map(str::to_owned)
 }
 
-/// What the new policies report for the resources of the rows that name them.
+/// The results of the new policies for the resources of the rows that name them.
 fn reported(
     files: &dyn Files,
     test: &str,
@@ -165,7 +164,7 @@ fn reported(
     let mut reported = BTreeMap::new();
     for suite in load(&overlay, test, &Options::default()) {
         for case in run(&suite, &settings).cases {
-            let said = match (&case.kyverno, case.outcome) {
+            let result = match (&case.kyverno, case.outcome) {
                 (Some(answer), _) => match answer.status {
                     Status::Pass => Reported::Pass,
                     Status::Fail | Status::Warn => Reported::Fail,
@@ -178,7 +177,7 @@ fn reported(
             };
             let key = &case.resource;
             for name in [key.name.clone(), format!("{}/{}", key.namespace, key.name)] {
-                reported.insert((case.policy.clone(), name), said);
+                reported.insert((case.policy.clone(), name), result);
             }
         }
     }

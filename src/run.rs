@@ -1,7 +1,9 @@
-//! Runs suites: every resource through every policy, then every row against the answers.
+//! Runs suites: evaluates every policy on every resource, then checks every row against the results.
 //!
-//! Two lenses. In the default one a row that nothing satisfies is a failure; [`compat`] gives the verdicts that
-//! `kyverno test` prints, vacuous ones included. Upstream counterpart: Kyverno `cmd/cli/kubectl-kyverno/commands/test`.
+//! Two lenses: by default a row without a result fails; [`compat`] reproduces the verdicts of `kyverno test`, including
+//! vacuous ones.
+//!
+//! Upstream counterpart: Kyverno `cmd/cli/kubectl-kyverno/commands/test`.
 
 pub mod analysis;
 mod authorization;
@@ -69,43 +71,41 @@ pub use response::{Key, KeyParts, Response, ResponseObjects, Responses, RuleObje
 pub use selection::{Selection, Shard};
 pub use source_map::SourceMap;
 
-/// How suites are run.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Whether rows are judged as `kyverno test` judges them.
+    /// Whether to judge rows as `kyverno test` does.
     pub compat: bool,
-    /// What the cluster serves, besides what suites bring.
+    /// The served kinds, in addition to those of suites.
     pub discovery: Discovery,
-    /// The clock of expressions that ask for it.
+    /// The clock of expressions.
     pub now: Option<Timestamp>,
-    /// Which requests Kyverno judges; `kyverno test` judges all of them.
+    /// Determines the requests that Kyverno evaluates; `kyverno test` evaluates all of them.
     pub config: Config,
     /// Whether evaluations are traced.
     pub trace: bool,
-    /// The watch by which cases are timed: a time that only grows. Nothing else depends on it.
+    /// A monotonic clock by which cases are timed. Nothing else depends on it.
     pub watch: Option<fn() -> Duration>,
-    /// Which engines evaluate the policies; `kyverno test` has one only.
+    /// The engines to use; `kyverno test` has only one.
     pub engine: Engine,
-    /// Which objects policies see.
     pub data: Data,
-    /// Treat objects that the API server refuses as errors.
+    /// Treat objects that the API server rejects as errors.
     pub strict_resources: bool,
     /// Cancels the run of a suite when set, see [`SuiteRun::interrupted`].
     pub stop: Option<&'static AtomicBool>,
-    /// What else is analysed.
+    /// Additional analyses.
     pub extras: Extras,
 }
 
-/// What a run may analyse besides the results of its rows.
+/// The analyses of a run besides the results of its rows.
 #[derive(Debug, Clone, Default)]
 pub struct Extras {
-    /// What the suites try of their policies.
+    /// Coverage of the policies.
     pub coverage: bool,
-    /// Which behaviours of their policies they exercise.
+    /// Exercised behaviours of the policies.
     pub behaviours: bool,
-    /// The label of a proof for each policy.
+    /// A proof label for each policy.
     pub proofs: bool,
-    /// The policies that proofs compare those of the suites with, by name; their native counterparts if there are none.
+    /// The policies to prove equivalent, by name; native counterparts if `None`.
     pub to: Option<Arc<Loaded>>,
     /// Cancels proofs and behaviours when set.
     pub stop: Option<&'static AtomicBool>,
@@ -117,8 +117,8 @@ impl Settings {
         self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    /// A lens with everything else as a cluster has it: what Kubernetes serves, a bare configuration, no clock, objects as
-    /// the API server makes them. `kyverno test` evaluates them as written.
+    /// The settings of a lens with defaults for everything else: the kinds of Kubernetes, a bare configuration, no
+    /// clock, objects as the API server completes them (as written in `kyverno test`).
     pub fn new(compat: bool) -> Self {
         Self {
             compat,
@@ -136,42 +136,39 @@ impl Settings {
     }
 }
 
-/// What became of a suite.
+/// The run of a suite.
 #[derive(Debug)]
 pub struct SuiteRun {
-    /// The test file.
     pub path: String,
-    /// The document's number in it.
+    /// The index of the document in the test file.
     pub doc: usize,
-    /// The suite's name.
     pub name: String,
-    /// What is wrong with the suite or its policies; places refer to the suite's sources.
+    /// The problems of the suite or its policies; spans refer to the suite's sources.
     pub diagnostics: Vec<Diagnostic>,
-    /// What became of the rows.
     pub cases: Vec<Case>,
-    /// Every answer of every policy.
+    /// Every response of every policy.
     pub responses: Vec<Response>,
     /// The objects that rows expect.
     pub expected: Vec<ExpectedFile>,
-    /// Where policies and resources stand.
+    /// The locations of policies and resources.
     pub source_map: SourceMap,
-    /// The labels of the suite: `key`, and `key=value` where there is one.
+    /// The labels of the suite: `key`, and `key=value` if there is one.
     pub tags: Vec<String>,
     /// Notes on the comparison of policies with their native counterparts, by name of the policy.
     pub notes: Vec<(String, Note)>,
-    /// Which parts of its policies the suite exercises, if requested.
+    /// Coverage, if requested.
     pub coverage: Option<Coverage>,
     /// The behaviours of its policies, if requested.
     pub behaviours: Vec<PolicyAnalysis<Behaviours>>,
-    /// What is proven of its policies, if requested.
+    /// The proofs of its policies, if requested.
     pub proofs: Vec<PolicyAnalysis<Proof>>,
-    /// Whether the run was cancelled, see [`Settings::stop`]. It has no cases then: what was decided until then may be wrong.
+    /// Whether the run was cancelled, see [`Settings::stop`]. It then has no cases, because earlier results may be
+    /// wrong.
     pub interrupted: bool,
 }
 
 impl SuiteRun {
-    /// Whether the suite could not be run. A policy that can be read and is refused fails its rows instead, if there are
-    /// any.
+    /// Whether the suite could not be run. A readable policy that is rejected fails its rows instead, if there are any.
     pub fn is_broken(&self) -> bool {
         let breaks = |diagnostic: &Diagnostic| {
             diagnostic.severity == Severity::Error && (diagnostic.code != Code::PolicyRefused || self.cases.is_empty())
@@ -179,13 +176,13 @@ impl SuiteRun {
         self.diagnostics.iter().any(breaks)
     }
 
-    /// Everything that there is to tell: what is wrong with the suite, and which expectations are not met.
+    /// All diagnostics: the problems of the suite, and unmet expectations.
     pub fn all_diagnostics(&self) -> impl Iterator<Item = &Diagnostic> {
         let findings = self.cases.iter().flat_map(|case| &case.findings);
         self.diagnostics.iter().chain(findings)
     }
 
-    /// A run of what could not even be found: the path, and why.
+    /// The run of a path that could not be read.
     pub fn unusable(path: &str, diagnostic: Diagnostic) -> Self {
         Self {
             path: path.to_owned(),
@@ -206,48 +203,45 @@ impl SuiteRun {
     }
 }
 
-/// One row on one resource, with one answer.
+/// One row applied to one resource, with one result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
-    /// The row, from 0; `None` for a case of the sidecar.
+    /// The index of the row; `None` for a case of the sidecar.
     pub row: Option<usize>,
-    /// What the case is called in the sidecar.
+    /// The name of the case in the sidecar.
     pub name: Option<String>,
-    /// The policy that the row names.
+    /// The policy in the row.
     pub policy: String,
-    /// The rule that answered, or the one that the row names.
+    /// The rule with the result, or the one in the row.
     pub rule: Option<String>,
-    /// The resource.
     pub resource: Key,
-    /// The operation.
     pub operation: Operation,
-    /// The result that the row expects; empty where a case of the sidecar expects none.
+    /// The expected result; empty if a case of the sidecar has none.
     pub expected: &'static str,
-    /// What came of it.
     pub outcome: Outcome,
-    /// Why, in a few words.
+    /// A short explanation of the outcome.
     pub reason: String,
-    /// What Kyverno answers.
+    /// Kyverno's verdict.
     pub kyverno: Option<CaseVerdict>,
-    /// The answer of the policy's native counterpart.
+    /// The verdict of the policy's native counterpart.
     pub vap: Option<NativeCaseVerdict>,
-    /// How the two differ.
+    /// The divergence between the two.
     pub divergence: Option<Divergence>,
-    /// The difference that the suite accepts, see [`expect::settle`].
+    /// The divergence that the suite accepts, see [`expect::settle`].
     pub expected_divergence: Option<ExpectedDivergence>,
-    /// Why the configuration accepts the difference, see [`Case::accept`].
+    /// The configuration's reason to accept the divergence, see [`Case::accept`].
     pub accepted: Option<String>,
-    /// How long it took to decide it on both sides, where that was measured.
+    /// The evaluation time on both sides, if measured.
     pub elapsed: Option<Duration>,
-    /// How the engines came to their verdicts, if the run is traced.
+    /// The evaluation traces, if enabled.
     pub trace: CaseTrace,
-    /// How the data lens matters to the case: a sentence; `None` if it does not.
+    /// A sentence on the effect of the data lens; `None` if it has none.
     pub data: Option<String>,
-    /// Whether a mock answered in place of a registry of images.
+    /// Whether a mock replaced an image registry.
     pub mocked: bool,
-    /// Where the expectation stands.
+    /// The location of the expectation.
     pub place: Option<Span>,
-    /// Which expectations are not met, and why.
+    /// Unmet expectations.
     pub findings: Vec<Diagnostic>,
 }
 
@@ -266,7 +260,7 @@ impl Case {
         text
     }
 
-    /// `policy/rule  Kind namespace/name [OPERATION]`, with `(mocked)` if a mock answered in place of a registry.
+    /// `policy/rule  Kind namespace/name [OPERATION]`, with `(mocked)` if a mock replaced an image registry.
     pub fn title(&self) -> String {
         let mut text = self.policy.clone();
         if let Some(rule) = self.rule.as_deref().filter(|rule| !rule.is_empty()) {
@@ -281,63 +275,55 @@ impl Case {
     }
 }
 
-/// How the engines came to their verdicts on a case, in lines for people.
+/// The evaluation traces of a case, as human-readable lines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CaseTrace {
-    /// Of Kyverno's engine.
     pub kyverno: Vec<String>,
-    /// Of the API server's.
     pub vap: Vec<String>,
 }
 
-/// What a native policy answered.
+/// The verdict of a native policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NativeCaseVerdict {
-    /// The answer.
     pub answer: CaseVerdict,
-    /// The policy's name.
     pub policy: String,
-    /// The binding's name.
     pub binding: String,
 }
 
-/// What an engine answered.
+/// The verdict of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaseVerdict {
-    /// The status.
     pub status: Status,
-    /// The effect.
     pub effect: Effect,
-    /// The text.
     pub message: String,
 }
 
-/// What came of a case.
+/// The outcome of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// As expected.
+    /// The result is as expected.
     Pass,
-    /// Otherwise than expected.
+    /// The result differs from the expected one.
     Fail,
-    /// The policy could not be asked.
+    /// The policy could not be evaluated.
     Error,
-    /// The policy or rule is of a type that is not decided.
+    /// The policy or rule is of an unsupported type.
     Unsupported,
-    /// Nothing answered.
+    /// No policy or rule produced a result for the row.
     Unmatched,
-    /// `kyverno test` passes over the row.
+    /// `kyverno test` skips the row.
     Skip,
     /// `kyverno test` prints nothing for the row.
     Silent,
 }
 
 impl Outcome {
-    /// Whether the case lets a run fail.
+    /// Whether the case fails a run.
     pub fn fails(self) -> bool {
         matches!(self, Outcome::Fail | Outcome::Error | Outcome::Unmatched)
     }
 
-    /// The word of the default lens.
+    /// The name in the default lens.
     pub fn as_str(self) -> &'static str {
         match self {
             Outcome::Pass => "pass",
@@ -350,7 +336,7 @@ impl Outcome {
         }
     }
 
-    /// The word that `kyverno test` prints.
+    /// The name that `kyverno test` prints.
     pub fn printed(self) -> &'static str {
         match self {
             Outcome::Pass => "Pass",
@@ -362,12 +348,11 @@ impl Outcome {
     }
 }
 
-/// Runs one suite.
 pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
     run_on(suite, settings, None)
 }
 
-/// Runs one suite, on some of its resources if not on all.
+/// Runs one suite, on all or some of its resources.
 fn run_on(suite: &Suite, settings: &Settings, only: Option<BTreeSet<Key>>) -> SuiteRun {
     let mut diagnostics = suite.diagnostics.clone();
     let mut cases = Vec::new();
@@ -375,7 +360,7 @@ fn run_on(suite: &Suite, settings: &Settings, only: Option<BTreeSet<Key>>) -> Su
     if settings.compat {
         compat::reconsider(suite, &mut diagnostics);
     }
-    // Kyverno's own rules say which mistakes of a suite end it; ours are stricter, so only a usable suite is run.
+    // Kyverno's own rules decide which errors end a suite; ours are stricter, so only a usable suite is run.
     let usable = diagnostics
         .iter()
         .all(|diagnostic| diagnostic.severity != Severity::Error);

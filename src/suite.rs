@@ -1,10 +1,10 @@
-//! Suites: the `Test` document with everything that it names, read and typed, each part with its place.
+//! Suites: the `Test` document with everything that it names, decoded and located.
 //!
-//! Counterpart: `cmd/cli/kubectl-kyverno` of Kyverno 1.19: `test/load.go` (discovery), `apis/v1alpha1` (formats), the
-//! loading half of `commands/test/test.go`. [`load`] never stops at a mistake: what can be read is in the [`Suite`], what
-//! cannot is in its diagnostics, and [`Suite::upstream`] says what `kyverno test` does with the same files.
+//! Upstream counterpart: `cmd/cli/kubectl-kyverno` of Kyverno 1.19: `test/load.go` (discovery), `apis/v1alpha1`
+//! (formats), the loading half of `commands/test/test.go`. [`load`] never stops at an error: readable parts are in the
+//! [`Suite`], errors in its diagnostics, and [`Suite::upstream`] tells what `kyverno test` does with the same files.
 //!
-//! Known deviations: lists among the resources are taken apart (Kyverno panics); the path of the test file itself may be
+//! Known deviations: lists among the resources are split (Kyverno panics); the path of the test file itself may be
 //! given ([`Options::accept_file`]); payloads in YAML are read by the same rules as all other files, where Kyverno uses
 //! another library; the fields of CustomResourceDefinitions are not checked.
 
@@ -41,16 +41,16 @@ use kyvtest_go_compat::{
 use kyvtest_kyverno::{authorization, image_mocks::ImageMock};
 use kyvtest_model::policy::{Loaded, Spanned, Text};
 
-/// How suites are found and read.
+/// Options for finding and loading suites.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
     /// The name of test files.
     pub file_name: &'a str,
-    /// Whether the test file itself may be given instead of its folder, whatever its name.
+    /// Whether the test file itself may be given instead of its directory, regardless of its name.
     pub accept_file: bool,
-    /// Which kinds have no namespace.
+    /// The scopes of kinds.
     pub scopes: &'a dyn Scopes,
-    /// Whether the CustomResourceDefinitions that a suite brings say so, too. Kyverno reads them too late for that.
+    /// Whether the suite's own CustomResourceDefinitions also determine scopes. Kyverno reads them too late for that.
     pub own_crds: bool,
     /// Whether the sidecar is read.
     pub sidecar: bool,
@@ -69,7 +69,7 @@ impl Default for Options<'_> {
 }
 
 impl<'a> Options<'a> {
-    /// The defaults, with the scopes of what a cluster serves.
+    /// The defaults, with the scopes of a cluster.
     pub fn in_cluster(scopes: &'a dyn Scopes) -> Self {
         Self {
             scopes,
@@ -92,62 +92,59 @@ impl std::fmt::Debug for Options<'_> {
 /// One suite with everything that it names.
 #[derive(Debug)]
 pub struct Suite {
-    /// The test file.
     pub path: String,
-    /// The document's number in it, from 0, blank documents not counted.
+    /// The document's index in it, not counting blank documents.
     pub document: usize,
-    /// The document; `None` where it cannot be read.
+    /// `None` if the document cannot be read.
     pub test: Option<Test>,
-    /// What the policy files have. Exceptions among them count for nothing.
+    /// The contents of the policy files. Exceptions among them are ignored.
     pub policies: Loaded,
-    /// What the exception files have.
+    /// The contents of the exception files.
     pub exceptions: Loaded,
-    /// The resources that are checked, without repetitions.
+    /// The tested resources, without repetitions.
     pub resources: Vec<Resource>,
-    /// The objects that mutations of existing objects change.
+    /// The objects that mutate-existing rules change.
     pub targets: Vec<Resource>,
-    /// The parameters.
     pub params: Vec<Resource>,
-    /// The fake cluster; `None` where the suite has none.
+    /// The simulated cluster; `None` if the suite has none.
     pub cluster: Option<Cluster>,
     /// The values, from the document or its file.
     pub values: Values,
-    /// Who asks; `None` where the suite does not say.
+    /// The user of the requests; `None` if unspecified.
     pub user_info: Option<UserInfo>,
     /// Objects and images for CEL expressions.
     pub context: Option<Context>,
-    /// Payloads of policies that look at JSON; numbers of JSON files are doubles.
+    /// Payloads of policies on JSON; numbers of JSON files are doubles.
     pub json_payloads: Vec<Payload>,
-    /// Payloads of policies that look at HTTP requests.
+    /// Payloads of policies on HTTP requests.
     pub http_payloads: Vec<Payload>,
-    /// Payloads of policies that look at Envoy's requests.
+    /// Payloads of policies on Envoy's requests.
     pub envoy_payloads: Vec<Payload>,
     /// Entries of the global context, files read.
     pub global_context: Vec<GlobalContextEntry>,
     /// The files of objects that rows expect, or that their rules clone.
     pub expected: Vec<ExpectedFile>,
-    /// What answers in place of registries of images, from the sidecar.
+    /// Mocks of image registries, from the sidecar.
     pub image_mocks: Vec<ImageMock>,
     /// Old states of resources, from the sidecar and the annotations.
     pub old_resources: Vec<Resource>,
-    /// What is expected beyond the rows' results, from the annotations and then the sidecar.
+    /// Expectations besides the rows' results, from the annotations and then the sidecar.
     pub expectations: Vec<RowExpectation>,
     /// Old objects that expectations and cases name as files, by path as written.
     pub old_objects: Vec<(String, Resource)>,
-    /// Rows of the sidecar's own.
+    /// Additional rows of the sidecar.
     pub cases: Vec<Case>,
-    /// The texts that places refer to.
+    /// The sources that spans refer to.
     pub sources: Sources,
-    /// What is wrong, in the order of reading.
+    /// In the order of reading.
     pub diagnostics: Vec<Diagnostic>,
-    /// What `kyverno test` does with the suite.
+    /// The behaviour of `kyverno test` on the suite.
     pub upstream: Upstream,
 }
 
-/// The fake cluster of a suite.
+/// The simulated cluster of a suite.
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
-    /// CustomResourceDefinitions.
     pub crds: Vec<Spanned<Document>>,
     /// Objects.
     pub resources: Vec<Spanned<Document>>,
@@ -158,50 +155,48 @@ pub struct Cluster {
 pub struct ExpectedFile {
     /// The path as rows write it.
     pub path: String,
-    /// The objects.
     pub objects: Vec<Resource>,
-    /// Why the file cannot be used.
+    /// The reason why the file cannot be used.
     pub problem: Option<String>,
 }
 
-/// A payload of a policy that does not look at admission requests.
+/// A payload of a policy that does not evaluate admission requests.
 #[derive(Debug, Clone)]
 pub struct Payload {
     /// The path as the suite writes it.
     pub path: Text,
-    /// The path from the working folder, by which rows name HTTP and Envoy payloads.
+    /// The path from the working directory, by which rows name HTTP and Envoy payloads.
     pub full_path: String,
-    /// The content.
     pub document: Arc<Document>,
     /// The content of an HTTP or Envoy payload.
     pub request: Option<Arc<authorization::Request>>,
 }
 
-/// What `kyverno test` does with a suite.
+/// The behaviour of `kyverno test` on a suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Upstream {
-    /// It runs it.
+    /// `kyverno test` runs the suite.
     Runs,
-    /// It has no rows and is passed over.
+    /// `kyverno test` skips the suite because it has no rows.
     Skips,
-    /// It cannot be decoded: nothing runs at all.
+    /// The suite cannot be decoded: `kyverno test` runs nothing at all.
     Undecodable,
-    /// It is of the dropped schema: the run ends there.
+    /// The suite has the dropped schema: the run ends there.
     Deprecated,
-    /// Something that it names cannot be used: the run ends there.
+    /// A file that the suite names cannot be used: the run ends there.
     Aborts,
-    /// The program crashes.
+    /// `kyverno test` crashes.
     Panics,
 }
 
 impl Suite {
-    /// Whether something is wrong with it.
+    /// Whether it has errors.
     pub fn has_errors(&self) -> bool {
         let mut diagnostics = self.diagnostics.iter();
         diagnostics.any(|diagnostic| diagnostic.severity == Severity::Error)
     }
 
-    /// Its name; the path of its file where it has none.
+    /// Its name; the path of its file if it has none.
     pub fn name(&self) -> &str {
         let name = self.test.as_ref().map_or("", Test::name);
         if name.is_empty() { &self.path } else { name }
@@ -212,13 +207,12 @@ impl Suite {
         self.expected.iter().find(|file| file.path == path)
     }
 
-    /// The rows.
     pub fn rows(&self) -> &[Row] {
         self.test.as_ref().map_or(&[], |test| &test.results)
     }
 
-    /// What is expected of a resource in a row beyond the result, later words after earlier ones. The resource is given as
-    /// the row writes it.
+    /// The expectations for a resource in a row besides the result, earlier ones first. The resource is given as the
+    /// row writes it.
     pub fn expectations<'s>(&'s self, row: usize, resource: &'s str) -> impl Iterator<Item = &'s Expectation> + 's {
         let test = self.test.as_ref();
         let fits = move |entry: &&RowExpectation| {
@@ -230,10 +224,10 @@ impl Suite {
     }
 }
 
-/// The test files below a path, in the order in which Kyverno meets them.
+/// The test files below a path, in Kyverno's order.
 ///
 /// # Errors
-/// Why there can be none: the path is an address, is not there, or is a file where a folder is due.
+/// If the path is a URL, does not exist, or is a file instead of a directory.
 pub fn discover(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<Vec<String>, Diagnostic> {
     let (found, mut unreadable) = discover_all(files, path, options)?;
     if unreadable.is_empty() {
@@ -243,13 +237,13 @@ pub fn discover(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<
     }
 }
 
-/// Test files, and directories that cannot be read with the reason.
+/// Test files, and unreadable directories with the reason.
 pub type Discovered = (Vec<String>, Vec<(String, Diagnostic)>);
 
-/// The test files below a path, and the folders below it that cannot be read, each with the reason.
+/// The test files below a path, and the unreadable directories below it, each with the reason.
 ///
 /// # Errors
-/// Why there can be none, see [`discover`].
+/// As [`discover`].
 pub fn discover_all(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<Discovered, Diagnostic> {
     if load::is_address(path) {
         let message = format!("`{path}` is an address; suites are only read from directories");
@@ -278,7 +272,7 @@ pub fn discover_all(files: &dyn Files, path: &str, options: &Options<'_>) -> Res
     Err(Diagnostic::new(Code::NotAFile, message).with_help("give the directory that contains the test file"))
 }
 
-/// Reads every suite of a test file. A file that cannot be read is one suite without a document.
+/// Loads every suite of a test file. An unreadable file is one suite without a document.
 pub fn load(files: &dyn Files, path: &str, options: &Options<'_>) -> Vec<Suite> {
     load::load(files, path, options)
 }

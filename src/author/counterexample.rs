@@ -1,8 +1,10 @@
 //! Counterexamples of a proof as suites.
 //!
-//! Each becomes a suite that `kyvtest run` accepts, with the difference recorded in the sidecar, and `kyverno test` as far as its
-//! format can say it. A suite is run before anybody gets it, in memory: the expectations are what came out, and one on which the
-//! difference does not show is none at all. No upstream counterpart.
+//! Each becomes a suite that `kyvtest run` accepts, with the difference recorded in the sidecar, and that `kyverno
+//! test` accepts as far as its format can express it. A suite is first run in memory: its expectations are the results,
+//! and a suite that does not show the difference is discarded.
+//!
+//! Upstream counterpart: none.
 
 use kyvtest_model::policy::Policy;
 use serde_json::{Map, Value as Json, json};
@@ -18,10 +20,10 @@ use kyvtest_model::{
 };
 use kyvtest_prove::{Region, witness::Scenario};
 
-/// The suite of a region, or why there is none.
+/// Builds the suite of a region.
 ///
 /// # Errors
-/// What a suite cannot say, or why the difference does not show in one.
+/// If a suite cannot express the request, or does not show the difference.
 pub fn suite_of(
     name: &str,
     original: &Policy,
@@ -35,7 +37,7 @@ pub fn suite_of(
     let mut test = test(name);
     let mut sidecar = sidecar();
     let mut files = files(name, original, exceptions, scenario, &mut test, &mut sidecar);
-    // First as questions only, then with the answers.
+    // Run with the checks only first, then add the results.
     let mut rows = rows(original, request);
     test["results"] = Json::Array(rows.clone());
     let answers = cases(&files, &test, &sidecar, settings)?;
@@ -49,7 +51,7 @@ pub fn suite_of(
             status => result(status),
         });
         if let Some(divergence) = &case.divergence {
-            let mut expected = json!({"class": divergence.class.as_str(), "reason": told(region)});
+            let mut expected = json!({"class": divergence.class.as_str(), "reason": cause(region)});
             if let Some(code) = &divergence.code {
                 expected["code"] = json!(code);
             }
@@ -74,10 +76,10 @@ pub fn suite_of(
     Ok(files)
 }
 
-/// Whether a suite can say what is requested.
+/// Checks that a suite can express the request.
 ///
 /// # Errors
-/// What it cannot say.
+/// The part that it cannot express.
 fn expressible(request: &Request) -> Result<(), String> {
     if request.operation == Operation::Connect {
         return Err("a suite cannot express CONNECT requests".to_owned());
@@ -95,7 +97,7 @@ fn expressible(request: &Request) -> Result<(), String> {
 /// Runs one request as a suite: one case for each rule, or one for the whole policy.
 ///
 /// # Errors
-/// What a suite cannot say, or why it does not run.
+/// If a suite cannot express the request, or does not run.
 pub fn run_request(
     original: &Policy,
     exceptions: &[Json],
@@ -109,7 +111,7 @@ pub fn run_request(
     cases(&files, &test, &sidecar, settings)
 }
 
-/// The files besides the test file and the sidecar, which are told where they are.
+/// The files besides the test file and the sidecar; their paths are added to the test file.
 fn files(
     name: &str,
     original: &Policy,
@@ -158,7 +160,7 @@ fn files(
     files
 }
 
-/// An object as it stands in its file, but for metadata that say nothing to engines.
+/// An object as written in its file, without metadata that engines ignore.
 fn object(api_version: &str, kind: &str, metadata: &Metadata, spec: &Subtree) -> Json {
     let mut own = json!({"name": metadata.name.value});
     if let Some(namespace) = &metadata.namespace {
@@ -195,7 +197,7 @@ pub fn exceptions(loaded: &Loaded) -> Vec<Json> {
         .collect()
 }
 
-fn told(region: &Region) -> &str {
+fn cause(region: &Region) -> &str {
     if region.cause.is_empty() {
         &region.text
     } else {
@@ -203,7 +205,7 @@ fn told(region: &Region) -> &str {
     }
 }
 
-/// What the suite is about, as a comment.
+/// A comment that describes the suite.
 fn comment(region: &Region) -> String {
     let (kyverno, native) = (region.witness.kyverno(), region.witness.native());
     format!(
@@ -248,7 +250,7 @@ fn rows(original: &Policy, request: &Request) -> Vec<Json> {
     }
 }
 
-/// What becomes of the rows.
+/// Runs the rows.
 fn cases(files: &[File], test: &Json, sidecar: &Json, settings: &Settings) -> Result<Vec<Case>, String> {
     let mut memory = Memory::default();
     for file in files {

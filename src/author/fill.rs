@@ -1,9 +1,10 @@
-//! The behaviours that a suite does not exercise, as suites of their own for the author to read and accept.
+//! The behaviours that a suite does not exercise, as new suites for the author to review and accept.
 //!
-//! A case is a row, and an entry of the sidecar with the effect, the old object and the difference between the engines where
-//! there is one. All requests of a suite have one user, and a namespace has one set of labels, so that cases may need several
-//! suites. Requests that a suite cannot express (subresources, CONNECT, collection deletes) are left out. No upstream
-//! counterpart.
+//! A case is a row, and an entry of the sidecar with the effect, the old object and the divergence if there is one. All
+//! requests of a suite have one user, and a namespace has one set of labels, so that cases may need several suites.
+//! Requests that a suite cannot express (subresources, CONNECT, collection deletes) are left out.
+//!
+//! Upstream counterpart: none.
 
 use std::fmt::Write as _;
 
@@ -18,48 +19,42 @@ use kyvtest_model::{
     verdict::Status,
 };
 
-/// A request that is to become a case.
+/// A request to write as a case.
 #[derive(Debug, Clone)]
 pub struct Missing<'b> {
-    /// The policy's name.
     pub policy: &'b str,
-    /// The rule, if the case is about one only.
+    /// The rule, if the case is about a single one.
     pub rule: Option<&'b str>,
-    /// Whether rules may answer differently, so that no single result can be expected.
+    /// Whether rules may have different results, so that no single result can be expected.
     pub has_several_rules: bool,
-    /// What it is about, for people.
+    /// A description of the behaviour.
     pub text: &'b str,
-    /// The request, and what is said to it.
+    /// The request with its verdicts.
     pub shown: &'b Shown,
-    /// Whether it matters who asks.
+    /// Whether the result depends on the user.
     pub has_user: bool,
 }
 
-/// What suites have in common.
+/// The common parts of the written suites.
 #[derive(Debug, Clone, Default)]
 pub struct Frame {
-    /// Their name.
     pub name: String,
-    /// Paths of policies, seen from the suites.
+    /// Paths relative to the suites.
     pub policies: Vec<String>,
-    /// Paths of exceptions.
     pub exceptions: Vec<String>,
-    /// Paths of objects of the cluster.
     pub cluster_resources: Vec<String>,
-    /// Paths of parameters.
     pub param_resources: Vec<String>,
-    /// The path of the context.
     pub context: Option<String>,
-    /// The lines at the top of the test file, as comments.
+    /// Comment lines at the top of the test file.
     pub head: String,
-    /// Which command writes.
+    /// The command that writes the suites.
     pub command: &'static str,
-    /// Whether only results are expected, and only what matters is written.
+    /// Whether to write only results, and only relevant fields.
     pub terse: bool,
 }
 
 impl Frame {
-    /// That of suites in a folder below another suite.
+    /// The frame of suites in a directory below another suite.
     pub fn below(test: &Test) -> Self {
         let paths = |list: &[Text]| list.iter().map(|path| below(path)).collect::<Vec<_>>();
         Self {
@@ -75,7 +70,7 @@ impl Frame {
         }
     }
 
-    /// The same for suites in a folder below.
+    /// The same frame, one directory deeper.
     fn deeper(&self) -> Self {
         let paths = |list: &[String]| list.iter().map(|path| below(path)).collect::<Vec<_>>();
         Self {
@@ -89,23 +84,22 @@ impl Frame {
     }
 }
 
-/// A suite that is to be written.
+/// A suite to write.
 #[derive(Debug, Clone)]
 pub struct Written {
-    /// Its files.
     pub files: Vec<File>,
-    /// The numbers of the cases in it; where all are about one rule, in the order of its rows.
+    /// The indices of its cases; if all are about one rule, in the order of its rows.
     pub cases: Vec<usize>,
 }
 
-/// Cases that can stand in one suite.
+/// Cases that fit into one suite.
 struct Bin<'b> {
     user: Option<Json>,
     namespaces: Vec<(String, Json)>,
     cases: Vec<(usize, &'b Missing<'b>, Json)>,
 }
 
-/// What a request looks like as a resource of a suite; `None` where it cannot be one.
+/// The resource for a request; `None` if a suite cannot express it.
 pub(super) fn resource(shown: &Shown) -> Option<Json> {
     let request = &shown.scenario.request;
     if !request.resource.subresource.is_empty() || request.collection {
@@ -139,13 +133,13 @@ fn namespace(shown: &Shown, terse: bool) -> Option<(String, Json)> {
     Some((shown.scenario.request.namespace.clone(), suite_writer::labels(labels)))
 }
 
-/// The suites that exercise what is missing, each as files of a folder.
+/// Builds suites for the missing cases, each as files of a directory.
 pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
     let mut bins: Vec<Bin<'_>> = Vec::new();
     for (number, one) in missing.iter().enumerate() {
         let shown = one.shown;
         let Some(object) = resource(shown) else { continue };
-        // What cannot be decided cannot be expected.
+        // A result that cannot be decided cannot be expected.
         if matches!(shown.kyverno.status, Status::Error | Status::Unsupported) {
             continue;
         }
@@ -190,7 +184,7 @@ pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
         } else {
             frame.name.clone()
         };
-        // Suites for behaviours stand beside each other, others below the first one.
+        // Suites for behaviours are siblings, others are below the first one.
         let frame = if frame.terse && number > 0 {
             &frame.deeper()
         } else {
@@ -204,7 +198,7 @@ pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
     .collect()
 }
 
-/// A path that stands in a suite, seen from a folder below it.
+/// A path in a suite, relative to a directory below it.
 fn below(path: &str) -> String {
     if path.starts_with('/') {
         path.to_owned()
@@ -233,7 +227,7 @@ impl Bin<'_> {
             }
             if missing.has_several_rules {
                 expectation.insert("name".to_owned(), json!(missing.text));
-                // Silence is met by `skip` only.
+                // Only `skip` matches a policy that does not match.
                 if shown.kyverno.status == Status::NoMatch {
                     expectation.insert("result".to_owned(), json!("skip"));
                 }
@@ -300,7 +294,7 @@ impl Bin<'_> {
     }
 }
 
-/// What is expected besides the result.
+/// The expectations besides the result.
 fn expectation(shown: &Shown, frame: &Frame) -> Map<String, Json> {
     let mut expectation = Map::new();
     let request = &shown.scenario.request;

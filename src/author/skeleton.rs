@@ -1,7 +1,9 @@
 //! A suite for policies that have none: one passing and one failing resource for each rule.
 //!
-//! Resources come from the search of [`kyvtest_prove::behaviour::examples`]; whatever is written has been run first, so that a new suite is
-//! green. What is not found is said, never invented. No upstream counterpart.
+//! Resources come from the search of [`kyvtest_prove::behaviour::examples`]; each case is run before it is written, so
+//! that a new suite passes. Missing resources are reported, never invented.
+//!
+//! Upstream counterpart: none.
 
 use kyvtest_model::policy::Policy;
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
@@ -35,26 +37,25 @@ use kyvtest_prove::{
     seeds::{merge, seeds},
 };
 
-/// How many paths are followed for one rule.
+/// The path limit of the search for one rule.
 const PATHS: u64 = 100_000;
 
-/// What was found for a rule.
+/// The search result for a rule.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// The policy's name.
     pub policy: String,
-    /// The rule's name; `None` for a policy without rules.
+    /// `None` for a policy without rules.
     pub rule: Option<String>,
-    /// Whether a resource passes it.
+    /// A passing resource was found.
     pub passes: bool,
-    /// Whether a resource fails it.
+    /// A failing resource was found.
     pub fails: bool,
-    /// Why something is missing, where that is known.
+    /// Why something is missing, if known.
     pub why: String,
 }
 
 impl Rule {
-    /// What is missing, for people; empty where nothing is.
+    /// Describes the missing resources; empty if there are none.
     pub fn missing(&self) -> String {
         let what = match (self.passes, self.fails) {
             (true, true) => return String::new(),
@@ -78,27 +79,26 @@ impl Rule {
 /// A new suite.
 #[derive(Debug)]
 pub struct Skeleton {
-    /// Folders, seen from that of the suite, with their files. Requests of several users need several suites.
+    /// Directories, relative to that of the suite, with their files. Requests of several users need several suites.
     pub folders: Vec<(String, Vec<File>)>,
-    /// What was found.
     pub rules: Vec<Rule>,
-    /// What is wrong with the policies.
     pub problems: (Vec<Diagnostic>, Sources),
 }
 
-/// A case on its way into a suite.
+/// A case under construction.
 struct Candidate {
     rule: usize,
     passes: bool,
-    /// What is tried, one after the other: the request, and whether it matters who asks.
+    /// Alternatives to try in order: the request, and whether the result depends on the user.
     forms: Vec<(Shown, bool)>,
     form: usize,
-    /// Whether the form at hand has been brought to what the whole policy answers.
+    /// Whether the current form has been adjusted to the verdict of the whole policy.
     adjusted: bool,
 }
 
 impl Candidate {
-    /// After a form that is not met: the same with what was answered, if that is still of use, or else the next one.
+    /// Moves on after a failing form: the same form with the actual verdict, if that is still useful, else the next
+    /// one.
     fn retry(&mut self, answer: Option<(Status, Option<Divergence>)>) {
         let of_use = |status: Status| match status {
             Status::Pass => self.passes,
@@ -108,7 +108,7 @@ impl Candidate {
         let answer = answer.filter(|(status, _)| !self.adjusted && of_use(*status));
         match (answer, self.forms.get_mut(self.form)) {
             (Some((status, divergence)), Some((shown, _))) => {
-                // A rule alone and the policy that it is a part of may differ from their twins in other ways.
+                // A rule alone and its whole policy may differ from their native counterparts in different ways.
                 shown.kyverno.status = status;
                 shown.divergence = divergence;
                 self.adjusted = true;
@@ -121,10 +121,10 @@ impl Candidate {
     }
 }
 
-/// A row that is not met, and what was answered, if something was.
+/// A failing row, and its actual verdict if there is one.
 type Wrong = (usize, Option<(Status, Option<Divergence>)>);
 
-/// Makes a suite for the policies of another one, which stands in the same folder and expects nothing.
+/// Builds a suite for the policies of `probe`, a suite in the same directory without expectations.
 pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn Files, folder: &str) -> Skeleton {
     let mut rules = Vec::new();
     let mut used = BTreeSet::new();
@@ -140,12 +140,12 @@ pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn F
         });
         if why.is_empty() {
             let own = &mut rules[number];
-            candidates.extend(found(&original, own, number, &mut used, probe, settings));
+            candidates.extend(rule_cases(&original, own, number, &mut used, probe, settings));
         }
     }
     let mut problems = (Vec::new(), Sources::new());
     let mut folders;
-    // Every round takes at least one form away.
+    // Every round removes at least one form.
     loop {
         candidates.retain(|candidate| candidate.form < candidate.forms.len());
         for (number, rule) in rules.iter_mut().enumerate() {
@@ -222,7 +222,7 @@ fn head(frame: &Frame, rules: &[Rule]) -> String {
     head
 }
 
-/// The first suite stands in the folder itself, the others below it.
+/// The first suite is in the directory itself, the others are below it.
 fn place(written: &[Written]) -> Vec<(String, Vec<File>)> {
     let place = |(number, suite): (usize, &Written)| {
         let below = if number == 0 {
@@ -235,7 +235,7 @@ fn place(written: &[Written]) -> Vec<(String, Vec<File>)> {
     written.iter().enumerate().map(place).collect()
 }
 
-/// Runs a suite that is not written yet, and gives the rows that are not met.
+/// Runs a suite that is not yet written, and returns the failing rows.
 fn check(
     own: &[File],
     folder: &str,
@@ -269,7 +269,7 @@ fn check(
     Ok(wrong)
 }
 
-/// The name of the policy, if there is one only.
+/// The name of the policy, if there is only one.
 pub fn policy_name(probe: &Suite) -> Option<String> {
     let validating = probe.policies.policies.iter().filter(|policy| policy.validates());
     let mut names = validating.map(Policy::name);
@@ -277,7 +277,7 @@ pub fn policy_name(probe: &Suite) -> Option<String> {
     only.filter(|_| names.next().is_none())
 }
 
-/// Every rule as a policy of its own, or why it is not looked into.
+/// Every rule as a separate policy, or why it is not searched.
 fn rules_of(probe: &Suite) -> Vec<(Policy, Option<String>, &'static str)> {
     let mut all = Vec::new();
     for policy in probe.policies.classic() {
@@ -308,7 +308,7 @@ fn rules_of(probe: &Suite) -> Vec<(Policy, Option<String>, &'static str)> {
 }
 
 /// The cases of a rule.
-fn found(
+fn rule_cases(
     original: &Policy,
     own: &mut Rule,
     number: usize,
@@ -341,7 +341,7 @@ fn found(
             .as_ref()
             .and_then(resource)
     };
-    // What one expression wants is found more easily than what all of them want: each alone, then all together.
+    // Satisfying a single expression is easier than satisfying all: try each alone, then all together.
     if complies(&behaviours).is_none() {
         let alone = single_expressions(original);
         let found: Vec<Json> = alone.iter().filter_map(|one| complies(&search(one, &parts))).collect();
@@ -372,7 +372,7 @@ fn found(
         }
         let mut forms = Vec::new();
         for shown in shown.into_iter().take(4) {
-            // What the whole policy differs in is seen when it is run.
+            // The difference of the whole policy shows when it is run.
             let shown = &Shown {
                 divergence: None,
                 ..shown.clone()
@@ -394,7 +394,7 @@ fn found(
     candidates
 }
 
-/// The policy once for each thing that its expressions want; none where that is one thing, or very many.
+/// Splits the policy's expressions into conjuncts, one policy each; empty if there is only one, or too many.
 fn single_expressions(original: &Policy) -> Vec<Policy> {
     const MOST: usize = 16;
     let validations: &[Validation] = match original {
@@ -429,7 +429,7 @@ fn single_expressions(original: &Policy) -> Vec<Policy> {
     single.into_iter().map(with).collect()
 }
 
-/// What stands between the `&&` of an expression, those in parentheses and texts aside. A wrong guess only costs time.
+/// Splits an expression at `&&`, ignoring parentheses and strings. A wrong guess only costs time.
 fn split(validation: &Validation) -> Vec<Validation> {
     let text = validation.expression.text();
     let (mut depth, mut quote, mut start) = (0_usize, None, 0);
@@ -445,7 +445,7 @@ fn split(validation: &Validation) -> Vec<Validation> {
             (None, '"' | '\'') => quote = Some(letter),
             (None, '(' | '[' | '{') => depth += 1,
             (None, ')' | ']' | '}') => depth = depth.saturating_sub(1),
-            // What binds less than `&&` leaves the expression whole.
+            // An operator that binds less tightly than `&&` leaves the expression whole.
             (None, '?' | '|') if depth == 0 && !text[at..].starts_with("?.") => return vec![validation.clone()],
             (None, '|') if depth == 0 => return vec![validation.clone()],
             (None, '&') if depth == 0 && text[at..].starts_with("&&") => {
@@ -465,7 +465,7 @@ fn split(validation: &Validation) -> Vec<Validation> {
     alone.collect()
 }
 
-/// A native policy as a ValidatingPolicy, to look for requests with; `None` where that cannot be.
+/// Converts a native policy to a ValidatingPolicy, for the search; `None` if that is impossible.
 fn as_validating(native: &ValidatingAdmissionPolicy) -> Option<Policy> {
     let written = native.source.document().root().to_serde();
     let mut spec = json!({"validationActions": ["Deny"]});
@@ -483,7 +483,7 @@ fn as_validating(native: &ValidatingAdmissionPolicy) -> Option<Policy> {
     Policy::parse(&policy.to_string(), native.origin.file).ok()
 }
 
-/// An object without what every object has.
+/// An object without the fields that every object has.
 fn part(object: &Json) -> Json {
     let mut part = object.clone();
     if let Some(map) = part.as_object_mut() {
@@ -497,7 +497,7 @@ fn part(object: &Json) -> Json {
     part
 }
 
-/// What makes a request a bad example.
+/// Ranks examples: the smaller, the more usual.
 fn oddity(shown: &Shown) -> (bool, Operation, usize) {
     let diverges = shown.divergence.as_ref().is_some_and(|found| found.class.fails());
     let request = &shown.scenario.request;
@@ -515,7 +515,7 @@ fn oddity(shown: &Shown) -> (bool, Operation, usize) {
     )
 }
 
-/// A name for a resource: the rule's, or the policy's, and what becomes of it.
+/// A name for a resource: that of the rule or policy, and the expected result.
 fn name(policy: &str, rule: Option<&str>, passes: bool) -> String {
     let text = rule.unwrap_or(policy).to_lowercase();
     let mut name: String = text
@@ -532,11 +532,11 @@ fn name(policy: &str, rule: Option<&str>, passes: bool) -> String {
     }
 }
 
-/// The same request about an object with another name; whether that changes anything is seen when it is run.
+/// The same request about a renamed object; running it shows whether that changes the result.
 fn renamed(shown: &Shown, name: &str) -> Option<Shown> {
     let mut shown = shown.clone();
     let request = &mut shown.scenario.request;
-    // The name of a Namespace is a label of it, too.
+    // The name of a Namespace is also one of its labels.
     if request.resource.object_kind.kind == "Namespace" {
         return None;
     }
@@ -551,7 +551,7 @@ fn renamed(shown: &Shown, name: &str) -> Option<Shown> {
     Some(shown)
 }
 
-/// Why there can be no suite.
+/// Explains why there is no suite.
 pub fn nothing(rules: &[Rule]) -> Diagnostic {
     let mut diagnostic = Diagnostic::new(Code::NoExample, "no resource was found to test a rule with");
     for rule in rules {

@@ -1,4 +1,4 @@
-//! Suites that are written: their files, and the parts that all of them have.
+//! The files of written suites, and their common parts.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -8,18 +8,15 @@ use kyvtest_model::{
     verdict::Status,
 };
 
-/// The name of a test file that is written.
+/// The name of written test files.
 pub(super) const TEST: &str = "kyverno-test.yaml";
 
-/// The API of what `kyverno test` reads.
+/// The API version of the files that `kyverno test` reads.
 const API: &str = "cli.kyverno.io/v1alpha1";
 
-/// A file that is to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Its name.
     pub name: &'static str,
-    /// What is in it.
     pub text: String,
 }
 
@@ -60,12 +57,12 @@ pub(super) fn test(name: &str) -> Json {
     object("Test", name)
 }
 
-/// A sidecar that says nothing yet.
+/// An empty sidecar.
 pub(super) fn sidecar() -> Json {
     json!({"apiVersion": "kyvtest.dev/v1", "kind": "Sidecar"})
 }
 
-/// Who asks.
+/// The user of a request.
 pub(super) fn user_info(name: &str, request: &Request) -> Json {
     let mut info = object("UserInfo", name);
     for (key, list) in [("roles", &request.roles), ("clusterRoles", &request.cluster_roles)] {
@@ -77,7 +74,7 @@ pub(super) fn user_info(name: &str, request: &Request) -> Json {
     info
 }
 
-/// The labels of namespaces, and what objects are parts of others.
+/// Namespace labels and subresources.
 pub(super) fn values(name: &str, namespaces: &[(String, Json)], subresource: Option<&Resource>) -> Json {
     let mut values = object("Values", name);
     if !namespaces.is_empty() {
@@ -103,7 +100,7 @@ pub(super) fn labels(labels: &[(String, String)]) -> Json {
     Json::Object(entries.collect::<Map<String, Json>>())
 }
 
-/// How a row names a resource.
+/// The reference to a resource in a row.
 pub(super) fn reference(object: &Json) -> String {
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
     match (text("namespace"), text("name")) {
@@ -112,7 +109,7 @@ pub(super) fn reference(object: &Json) -> String {
     }
 }
 
-/// The word for a result: where nothing matches, that is `skip`.
+/// The value of `result`: `skip` if nothing matches.
 pub(super) const fn result(status: Status) -> &'static str {
     match status {
         Status::NoMatch => "skip",

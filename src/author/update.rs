@@ -1,8 +1,9 @@
-//! Expectations that are not met, brought to what Kyverno answers: changes to the text of a suite and its sidecar that leave comments
-//! and layout alone.
+//! Updates failing expectations to Kyverno's results: changes to the text of a suite and its sidecar that preserve
+//! comments and layout.
 //!
-//! What nothing answers never becomes an expectation, and a difference between the engines only if it is accepted by name.
-//! No upstream counterpart.
+//! A row without a result is never updated, and a divergence only if it is accepted by name.
+//!
+//! Upstream counterpart: none.
 
 mod objects;
 mod sidecar;
@@ -10,7 +11,7 @@ mod sidecar;
 use std::collections::BTreeMap;
 
 use crate::run::{Case, Outcome, SuiteRun, compat};
-use crate::suite::{Row, Suite};
+use crate::suite::{ExpectedMessage, Row, Suite};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Sources, Span},
     yaml::{self, Edits, emit::quote},
@@ -19,14 +20,13 @@ use kyvtest_model::verdict::{DivergenceClass, Effect, Status};
 
 pub use sidecar::Addition;
 
-/// Which differences are accepted, and why.
+/// The divergences to accept, and the reason.
 #[derive(Debug, Clone, Default)]
 pub struct Acceptance {
     /// Classes and codes.
     pub names: Vec<String>,
-    /// Why.
     pub reason: String,
-    /// The last day on which they are.
+    /// The last day of acceptance.
     pub expires: Option<String>,
 }
 
@@ -37,50 +37,40 @@ impl Acceptance {
     }
 }
 
-/// What a change does.
+/// An edit of a file.
 #[derive(Debug, Clone)]
 pub enum Edit {
-    /// Another text in a place.
-    Replace {
-        /// Where.
-        span: Span,
-        /// What stands there.
-        text: String,
-    },
-    /// An accepted difference, in the sidecar.
+    /// Replaces text.
+    Replace { span: Span, text: String },
+    /// Records an accepted divergence in the sidecar.
     Accept(Addition),
 }
 
-/// One change.
 #[derive(Debug, Clone)]
 pub struct Change {
-    /// What it does, for people.
+    /// A description of the change.
     pub text: String,
-    /// What it does.
     pub edit: Edit,
 }
 
-/// The changes of a suite, and what is left as it is.
+/// The changes of a suite, and the failures that remain.
 #[derive(Debug, Default)]
 pub struct Update {
-    /// The changes.
     pub changes: Vec<Change>,
-    /// What is not changed, and why.
+    /// Failures that are not updated, with the reason.
     pub left: Vec<Diagnostic>,
 }
 
 /// A file with its text before and after.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
-    /// The file.
     pub path: String,
-    /// Its text; empty for a new one.
+    /// Empty for a new file.
     pub before: String,
-    /// What it should be.
     pub after: String,
 }
 
-/// What would meet the expectations of a suite; only rows and cases count that have a case that is `wanted`.
+/// Finds changes that meet the expectations of a suite, for rows and cases with at least one `wanted` case.
 pub fn update(suite: &Suite, run: &SuiteRun, acceptance: &Acceptance, wanted: impl Fn(&Case) -> bool) -> Update {
     let mut update = Update::default();
     let mut groups: Vec<(Option<Span>, Vec<&Case>)> = Vec::new();
@@ -119,7 +109,7 @@ pub fn update(suite: &Suite, run: &SuiteRun, acceptance: &Acceptance, wanted: im
         }
         texts.note(suite, run, group, &mut update);
         let row = group.first().and_then(|case| suite.rows().get(case.row?));
-        for (span, old, new, what) in met(group, row, &mut update.left) {
+        for (span, old, new, what) in met(suite, group, row, &mut update.left) {
             let key = (number(span), span.start, span.end);
             values.entry(key).or_default().push((span, old, new, what));
         }
@@ -160,7 +150,7 @@ fn left(at: Option<Span>, message: String) -> Diagnostic {
     }
 }
 
-/// Whether a scalar stands in a place and nothing else: an alias or a merged key does not.
+/// Whether a location holds just a scalar, not an alias or a merged key.
 fn is_written(sources: &Sources, span: Span, value: &str) -> bool {
     let text = sources.text(span.file);
     let written = text.and_then(|text| text.get(span.start as usize..span.end as usize));
@@ -175,11 +165,11 @@ fn is_written(sources: &Sources, span: Span, value: &str) -> bool {
     })
 }
 
-/// Location, what is there, what should be there, and what that is.
+/// The location, the old text, the new text, and a description.
 type Met = Vec<(Span, String, String, &'static str)>;
 
-/// The values that would meet the expectations of one row: place, what stands there, what should, and what it is.
-fn met(group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> Met {
+/// Finds the values that meet the expectations of one row.
+fn met(suite: &Suite, group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> Met {
     let mut met = Met::new();
     let findings = |code: Code| {
         let all = group
@@ -191,7 +181,7 @@ fn met(group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> 
         .iter()
         .filter_map(|case| case.kyverno.as_ref().map(|answer| answer.status))
         .collect();
-    // A policy that does not match meets `skip`, too.
+    // `skip` also matches a policy that does not match.
     if group.iter().any(|case| case.kyverno.is_none()) {
         statuses.push(Status::Skip);
     }
@@ -221,7 +211,7 @@ fn met(group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> 
             .map(|one| one.kyverno.as_ref().map_or(Effect::Admit, |answer| answer.effect));
         let got = effects.max().unwrap_or(Effect::Admit);
         if let Some(span) = finding.primary {
-            let old = expected_word(&finding.message).unwrap_or_default();
+            let old = expected_value(suite, span);
             met.push((span, old, got.as_str().to_owned(), "effect"));
         }
     }
@@ -234,11 +224,7 @@ fn met(group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> 
         messages.dedup();
         match (messages.as_slice(), finding.primary) {
             ([message], Some(span)) if !message.is_empty() => {
-                let old = finding
-                    .message
-                    .split_once('`')
-                    .and_then(|(_, rest)| rest.strip_suffix('`'));
-                met.push((span, old.unwrap_or_default().to_owned(), message.clone(), "message"));
+                met.push((span, expected_value(suite, span), message.clone(), "message"));
             }
             (_, at) => left_alone.push(left(at, "there is no single message to expect".to_owned())),
         }
@@ -246,13 +232,23 @@ fn met(group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> 
     met
 }
 
-/// The word in `expected the effect WORD, got …`.
-fn expected_word(message: &str) -> Option<String> {
-    let rest = message.strip_prefix("expected the effect ")?;
-    Some(rest.split(',').next()?.to_owned())
+/// The expected effect or message at a location; empty if there is none.
+fn expected_value(suite: &Suite, span: Span) -> String {
+    let rows = suite.expectations.iter().map(|row| &row.expectation);
+    let cases = suite.cases.iter().map(|case| &case.expectation);
+    let value = rows.chain(cases).find_map(|expectation| {
+        let effect = expectation.effect.as_ref().filter(|effect| effect.span == span);
+        let message = expectation.message.as_ref().map(|message| match message {
+            ExpectedMessage::Exact(text) | ExpectedMessage::Contains(text) => text,
+        });
+        effect
+            .map(|effect| effect.value.as_str().to_owned())
+            .or_else(|| message.filter(|text| text.span == span).map(|text| text.value.clone()))
+    });
+    value.unwrap_or_default()
 }
 
-/// How a row names a resource.
+/// The reference to a resource in a row.
 fn written(suite: &Suite, case: &Case) -> Option<String> {
     let row = suite.rows().get(case.row?)?;
     match &row.resources {
@@ -271,7 +267,7 @@ fn written(suite: &Suite, case: &Case) -> Option<String> {
     }
 }
 
-/// The files of a test file's suites with changes made; each change belongs to the suite before it.
+/// Applies changes to the files of a test file's suites; each change is paired with its suite.
 pub fn apply(changes: &[(&Suite, &Change)], documents: usize) -> Vec<Changed> {
     let mut files: BTreeMap<String, (String, Vec<(yaml::Span, String)>)> = BTreeMap::new();
     let mut additions: Vec<(&Suite, &Addition)> = Vec::new();

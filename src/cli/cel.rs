@@ -218,7 +218,7 @@ impl Args {
     }
 }
 
-/// Which part of the limit a cost is.
+/// The fraction of the cost limit.
 fn share(cost: u64, profile: &Profile) -> String {
     match profile.cost_limit {
         Some(limit) => format!(" of {limit} ({:.1} %)", cost as f64 * 100.0 / limit as f64),
@@ -226,7 +226,7 @@ fn share(cost: u64, profile: &Profile) -> String {
     }
 }
 
-/// The problems of an expression as diagnostics with a place in its text.
+/// The problems of an expression as diagnostics located in its source.
 pub(super) fn compile_diagnostics(error: &CompileError, file: FileId, text: &str) -> Vec<Diagnostic> {
     let (code, issues) = match error {
         CompileError::Parse(issues) => (Code::CelSyntax, issues),
@@ -312,7 +312,7 @@ fn run_lines(path: &Path, default: &'static Profile, output: &mut Output) -> Res
     Ok(exit)
 }
 
-/// What is wrong with a line: the byte in it, the code, the message.
+/// A problem with a line: the byte offset, the code, the message.
 type LineProblem = (usize, Code, String);
 
 fn answer_line(line: &str, default: &'static Profile) -> Result<Json, LineProblem> {
@@ -378,7 +378,7 @@ fn answer_line(line: &str, default: &'static Profile) -> Result<Json, LineProble
     Ok(answer_json(row.get("id").unwrap_or(&Json::Null), &answer))
 }
 
-/// The world of an expression on the command line: a clock, random numbers, an authorizer; a cluster without objects.
+/// The host of an expression on the command line: a clock, random numbers, an authorizer; a cluster without objects.
 fn world(rules: Option<AuthorizerRules>) -> Mocks {
     let mut world = Mocks::new();
     let since_1970 = std::time::SystemTime::now()
@@ -397,7 +397,7 @@ fn world(rules: Option<AuthorizerRules>) -> Mocks {
     world
 }
 
-/// A JSON reader's words without the place, which we show ourselves.
+/// The JSON reader's message without the location, which we show ourselves.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()

@@ -1,4 +1,4 @@
-//! The cluster that requests are made to, as options: what it serves, what time it is there, and how Kyverno is configured.
+//! Options that describe the cluster: the kinds it serves, its clock, and Kyverno's configuration.
 
 use std::{fmt::Write as _, path::PathBuf, time::SystemTime};
 
@@ -8,7 +8,7 @@ use kyvtest_go_compat::text::shell::quoted;
 use kyvtest_kyverno::config::Config;
 use kyvtest_model::kube::Discovery;
 
-/// What the cluster serves, and its clock.
+/// The served kinds, and the clock.
 #[derive(Debug, clap::Args)]
 pub(super) struct Cluster {
     /// Files with CustomResourceDefinitions of the cluster
@@ -28,12 +28,12 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// What the cluster serves.
+    /// The kinds that the cluster serves.
     pub(super) fn discovery(&self) -> Result<Discovery, Failure> {
         input::cluster(self.discovery.as_deref(), &self.crds)
     }
 
-    /// The files that say what the cluster serves.
+    /// The files that describe the served kinds.
     pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.crds.iter().chain(&self.discovery)
     }
@@ -48,7 +48,7 @@ impl Cluster {
         Ok(self.now.as_deref().map(input::time).transpose()?)
     }
 
-    /// The options as they were given, for a command that runs in the same cluster.
+    /// The options as given, for a command that runs in the same cluster.
     pub(super) fn replay(&self, words: &mut String) {
         for path in &self.crds {
             let _ = write!(words, " --crds {}", quoted(&path.display().to_string()));
@@ -62,13 +62,12 @@ impl Cluster {
     }
 }
 
-/// The present in whole seconds, so that its text in a report is all of it.
+/// The present in integral seconds, so that reports record it exactly.
 pub(super) fn started() -> Option<Timestamp> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
     Timestamp::from_seconds(i64::try_from(since.as_secs()).ok()?)
 }
 
-/// How Kyverno is configured.
 #[derive(Debug, clap::Args)]
 pub(super) struct KyvernoConfig {
     /// Kyverno's configuration: `bare`, `chart` (that of the Helm chart), or a file with its ConfigMap
@@ -80,7 +79,7 @@ pub(super) struct KyvernoConfig {
 }
 
 impl KyvernoConfig {
-    /// The configuration, `bare` or another word where none is given.
+    /// The configuration; `default` if the option is absent.
     pub(super) fn read(&self, default: &str) -> Result<Config, Failure> {
         input::kyverno_config(self.kyverno_config.as_deref().unwrap_or(default))
     }
@@ -90,7 +89,7 @@ impl KyvernoConfig {
         self.kyverno_config.is_some()
     }
 
-    /// The option as it was given.
+    /// The option as given.
     pub(super) fn replay(&self, words: &mut String) {
         if let Some(word) = &self.kyverno_config {
             let _ = write!(words, " --kyverno-config {}", quoted(word));

@@ -1,7 +1,7 @@
-//! Whether to use colour, and which.
+//! The use of colour, and the styles.
 //!
-//! The conventions are those of no-color.org and of CLICOLOR_FORCE. Unlike some tools we do not take `CI` for a terminal:
-//! a file or a pipe gets colour only on request.
+//! The conventions are those of no-color.org and of CLICOLOR_FORCE. Unlike some tools we do not treat `CI` as a
+//! terminal: a file or a pipe gets colour only on request.
 
 use std::{
     env,
@@ -11,7 +11,7 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use clap::{ValueEnum, builder::Styles};
 
-/// What the user said about colour.
+/// The user's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum ColorChoice {
     /// On terminals, unless the environment overrides it.
@@ -23,13 +23,13 @@ pub(super) enum ColorChoice {
     Never,
 }
 
-/// Headings of what we print.
+/// Headings.
 pub(super) const HEADING: Style = Style::new().bold().underline();
 
-/// Codes, names and other literal words.
+/// Codes, names and other literals.
 pub(super) const LITERAL: Style = Style::new().bold();
 
-/// The same look for help texts.
+/// The same styles for help.
 pub(super) const HELP: Styles = Styles::styled()
     .header(HEADING)
     .usage(HEADING)
@@ -39,7 +39,7 @@ pub(super) const HELP: Styles = Styles::styled()
     .invalid(AnsiColor::Yellow.on_default());
 
 impl ColorChoice {
-    /// Whether a stream gets colour, in the environment of this process.
+    /// Whether a stream gets colour, given the environment of this process.
     pub(super) fn enabled(self, terminal: bool) -> bool {
         self.decide(terminal, |name| env::var_os(name))
     }
@@ -56,8 +56,8 @@ impl ColorChoice {
     }
 }
 
-/// Whether people see ASCII only: the locale says which characters there are, and not that they are UTF-8. Without a locale
-/// they are taken for UTF-8, as they are on most machines that have none.
+/// Whether the terminal only shows ASCII: the locale names another encoding than UTF-8. Without a locale UTF-8 is
+/// assumed, as on most machines without one.
 pub(super) fn ascii_only() -> bool {
     let variables = ["LC_ALL", "LC_CTYPE", "LANG"].map(env::var_os);
     let locale = variables.into_iter().flatten().find(|value| !value.is_empty());
@@ -67,9 +67,8 @@ pub(super) fn ascii_only() -> bool {
     })
 }
 
-/// The choice on the command line, as far as it can be seen before the command line is understood: an error in the
-/// arguments is shown in the colour that they ask for.
-pub(super) fn asked_for(args: &[OsString]) -> ColorChoice {
+/// The choice on the command line, before it is parsed: an error in the arguments is shown in the requested colour.
+pub(super) fn requested(args: &[OsString]) -> ColorChoice {
     let mut choice = ColorChoice::default();
     let mut words = args
         .iter()
@@ -122,14 +121,14 @@ mod tests {
 
     #[test]
     fn the_choice_is_seen_in_a_command_line_that_is_wrong() {
-        let asked = |words: &[&str]| asked_for(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        let choice = |words: &[&str]| requested(&words.iter().map(OsString::from).collect::<Vec<_>>());
         assert_eq!(
-            asked(&["kyvtest", "nonsense", "--color", "always"]),
+            choice(&["kyvtest", "nonsense", "--color", "always"]),
             ColorChoice::Always
         );
-        assert_eq!(asked(&["kyvtest", "--color=never", "--nonsense"]), ColorChoice::Never);
-        assert_eq!(asked(&["kyvtest", "--color"]), ColorChoice::Auto);
-        assert_eq!(asked(&["kyvtest", "--color=pink"]), ColorChoice::Auto);
-        assert_eq!(asked(&["kyvtest", "--", "--color=never"]), ColorChoice::Auto);
+        assert_eq!(choice(&["kyvtest", "--color=never", "--nonsense"]), ColorChoice::Never);
+        assert_eq!(choice(&["kyvtest", "--color"]), ColorChoice::Auto);
+        assert_eq!(choice(&["kyvtest", "--color=pink"]), ColorChoice::Auto);
+        assert_eq!(choice(&["kyvtest", "--", "--color=never"]), ColorChoice::Auto);
     }
 }

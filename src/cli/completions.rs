@@ -1,4 +1,4 @@
-//! `kyvtest completions`: scripts that make a shell complete our command line.
+//! `kyvtest completions`: completion scripts for shells.
 
 use std::io::Write as _;
 

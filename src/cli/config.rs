@@ -1,8 +1,8 @@
 //! `kyvtest.toml`: options of `kyvtest run`, by profile.
 //!
-//! A key is the long name of an option. What the command line says wins, then `KYVTEST_<OPTION>` of the environment, then
-//! the profile that was asked for, then the profile `default`. The options are put before those of the command line and
-//! parsed with them, so that a value has one meaning wherever it is written.
+//! A key is the long name of an option. The command line takes precedence, then `KYVTEST_<OPTION>` of the environment,
+//! then the selected profile, then the profile `default`. The options are inserted before those of the command line and
+//! parsed with them, so that a value has the same meaning everywhere.
 
 use std::{
     env,
@@ -25,13 +25,12 @@ use super::{
 use crate::run::overrides::Override;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest};
 
-/// The name of the file.
 const FILE: &str = "kyvtest.toml";
 
-/// The key of what is for single cases only.
+/// The key of settings for single cases.
 const OVERRIDES: &str = "overrides";
 
-/// Where the configuration is.
+/// The location of the configuration.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Source {
     /// The configuration file [default: `kyvtest.toml` in this directory or a parent]
@@ -47,7 +46,7 @@ pub(super) struct Source {
     profile: String,
 }
 
-/// One option that is not from the command line.
+/// An option from the file or the environment.
 #[derive(Debug)]
 struct Setting {
     key: String,
@@ -55,22 +54,22 @@ struct Setting {
     origin: String,
 }
 
-/// What is in force besides the command line.
+/// The settings from the file and the environment.
 #[derive(Debug, Default)]
 pub(super) struct Config {
     settings: Vec<Setting>,
     problems: Vec<Diagnostic>,
     /// Settings for single cases.
     pub(super) overrides: Vec<Override>,
-    /// The file, where there is one.
+    /// The file, if there is one.
     pub(super) path: Option<PathBuf>,
-    /// What is odd and does no harm.
+    /// Harmless oddities.
     pub(super) remarks: Vec<Diagnostic>,
-    /// The texts that these refer to.
+    /// The source texts of `remarks`.
     pub(super) sources: Sources,
 }
 
-/// Options about the configuration itself, and those that only end a command.
+/// Excludes options about the configuration itself, and those that only end a command.
 fn is_setting(arg: &Arg) -> bool {
     let own = ["config", "no-config", "profile", "help", "version", "color"];
     arg.get_long().is_some_and(|long| !own.contains(&long))
@@ -176,7 +175,7 @@ impl Config {
             });
         }
         let known: Vec<&Arg> = run.get_arguments().filter(|arg| is_setting(arg)).collect();
-        // What the profile says of single cases counts before what `default` says of them.
+        // The profile's settings for single cases take precedence over those of `default`.
         for layer in [profile, "default"] {
             let found = profiles.iter().find(|(name, _)| *name == layer);
             if let Some(item) = found.and_then(|(_, table)| table.get(OVERRIDES)) {
@@ -222,7 +221,7 @@ impl Config {
         }
     }
 
-    /// The words that fill in what the command line leaves open.
+    /// Arguments for the options that the command line does not set.
     fn tokens(&self, command: &clap::Command, given: &ArgMatches) -> Vec<OsString> {
         let mut tokens = Vec::new();
         for setting in &self.settings {
@@ -244,7 +243,7 @@ impl Config {
         tokens
     }
 
-    /// What is in force, as TOML, with where it comes from.
+    /// The effective settings as TOML, with their origin.
     pub(super) fn shown(&self) -> String {
         let mut text = String::new();
         for setting in &self.settings {
@@ -266,13 +265,13 @@ impl Config {
     }
 }
 
-/// The names of an option: the present one, and those that it had before.
+/// The names of an option: the current one, and former ones.
 fn names(arg: &Arg) -> impl Iterator<Item = &str> {
     let old = arg.get_all_aliases().unwrap_or_default();
     arg.get_long().into_iter().chain(old)
 }
 
-/// The options of `kyvtest run` that a profile may set, hidden ones left out.
+/// The options of `kyvtest run` that a profile may set, without hidden ones.
 pub(super) fn settings(run: &clap::Command) -> impl Iterator<Item = &Arg> {
     run.get_arguments().filter(|arg| is_setting(arg) && !arg.is_hide_set())
 }
@@ -284,7 +283,7 @@ pub(super) fn takes_value(arg: &Arg) -> bool {
     )
 }
 
-/// The values of an item as the command line would write them, or what it must be instead.
+/// The values of an item as command-line arguments; the error names the expected type.
 fn words(arg: &Arg, item: &Item) -> Result<Vec<String>, &'static str> {
     let one = |value: &Value| match value {
         Value::String(text) => Some(text.value().clone()),
@@ -303,14 +302,14 @@ fn words(arg: &Arg, item: &Item) -> Result<Vec<String>, &'static str> {
     }
 }
 
-/// The file of this folder, or of the nearest one above that has it.
+/// The file in this directory, or in the nearest ancestor that has it.
 fn above() -> Option<PathBuf> {
     let here = env::current_dir().ok()?;
     let found = here
         .ancestors()
         .enumerate()
         .find(|(_, folder)| fs::metadata(folder.join(FILE)).is_ok_and(|found| found.is_file()));
-    // The path as people would write it.
+    // The path as a user would write it.
     let (up, _) = found?;
     Some(std::iter::repeat_n("..", up).collect::<PathBuf>().join(FILE))
 }
@@ -325,8 +324,8 @@ fn longs(group: fn(clap::Command) -> clap::Command) -> Vec<String> {
         .collect()
 }
 
-/// The command line with what the configuration adds to it, and what is odd about that. A command line that cannot be
-/// parsed stays as it is: the parser says what is wrong.
+/// The command line with the configuration's additions, and remarks about them. A command line that cannot be parsed
+/// stays unchanged: the parser reports the error.
 pub(super) fn complete(args: &[OsString], whole: &clap::Command) -> Result<(Vec<OsString>, Config), Failure> {
     let unchanged = || Ok((args.to_vec(), Config::default()));
     let Ok(matches) = whole.clone().try_get_matches_from(args) else {
@@ -335,7 +334,7 @@ pub(super) fn complete(args: &[OsString], whole: &clap::Command) -> Result<(Vec<
     let Some((name, given)) = matches.subcommand() else {
         return unchanged();
     };
-    // An option of the same name may mean something else to another command, such as its own output formats.
+    // An option of the same name may have another meaning in another command, such as its own output formats.
     let shared = match name {
         "run" | "list" | "watch" => None,
         "cover" | "fill" => Some(longs(Suites::augment_args)),

@@ -1,4 +1,4 @@
-//! `kyvtest convert`: the native policies that Kyverno would generate, or why it would not.
+//! `kyvtest convert`: the native policies that Kyverno would generate, or the reasons for its refusal.
 
 pub(super) mod repair;
 mod show;
@@ -85,13 +85,13 @@ enum Format {
     Json,
 }
 
-/// A policy of the command line and what came of it.
+/// A policy of the command line and its conversion.
 struct Row {
     head: Head,
     conversion: Conversion,
 }
 
-/// Which policy it is.
+/// The identity of a policy.
 struct Head {
     api_version: String,
     kind: String,
@@ -218,7 +218,7 @@ fn nothing() -> Diagnostic {
     Diagnostic::new(Code::NothingToConvert, "no policy to convert").with_help(help)
 }
 
-/// Every policy that could be read, in the order of the files.
+/// Every readable policy, in the order of the files.
 fn originals(loaded: &Loaded) -> Vec<(Head, Policy)> {
     let all = super::prove::originals(loaded).into_iter();
     all.map(|policy| (Head::new(&policy), policy)).collect()
@@ -231,7 +231,7 @@ fn exceptions(loaded: &Loaded) -> Exceptions<'_> {
     }
 }
 
-/// Every policy in the order of the files, also those that cannot be read.
+/// Every policy in the order of the files, including unreadable ones.
 fn rows(loaded: &Loaded, discovery: &Discovery, options: Options) -> Vec<Row> {
     let policies = loaded.policies.iter().filter(|policy| !policy.is_native());
     let mut rows: Vec<Row> = policies
@@ -269,7 +269,7 @@ fn rows(loaded: &Loaded, discovery: &Discovery, options: Options) -> Vec<Row> {
     rows
 }
 
-/// The objects on standard output, refusals and a word on what differs on standard error.
+/// Prints the objects on standard output, refusals and a summary of differences on standard error.
 fn print_yaml(rows: &[Row], sources: &Sources, output: &mut Output) -> Result<(), Failure> {
     let mut emitter = Emitter::new();
     for row in rows {

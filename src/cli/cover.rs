@@ -1,4 +1,4 @@
-//! `kyvtest cover`: what suites never try of their policies.
+//! `kyvtest cover`: the parts of policies that suites do not exercise.
 
 use std::{io::Write as _, sync::atomic::Ordering};
 

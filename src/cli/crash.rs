@@ -1,7 +1,7 @@
-//! What happens on a panic: a short report that asks for the input, and exit code 70.
+//! The handling of panics: a short report that requests the input, and exit code 70.
 //!
-//! The hook only takes notes. The report is written after the panic has unwound, when nothing holds a lock on a stream
-//! any more and output that was held back has been dropped.
+//! The hook only records the panic. The report is written after the panic has unwound, when no stream is locked and
+//! buffered output has been dropped.
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
@@ -14,17 +14,17 @@ use std::{
 
 use super::Exit;
 
-/// More of a panic's message is of no use to a reader.
+/// The maximum length of a panic's message in the report.
 const LONGEST_MESSAGE: usize = 2000;
 
-/// What is known about a panic.
+/// The recorded panic.
 struct Crash {
     message: String,
     place: String,
     backtrace: Option<String>,
 }
 
-/// Does the job; if it panics, in this thread or in one that it waits for, writes a report and answers
+/// Runs `job`; if it panics, in this thread or in one that it waits for, writes a report and returns
 /// [`Exit::Internal`].
 ///
 /// The panic hook of the process is replaced while the job runs.
@@ -46,7 +46,7 @@ pub fn guarded(args: &[OsString], report: &mut dyn Write, job: impl FnOnce() -> 
             .unwrap_or_else(PoisonError::into_inner)
             .get_or_insert(crash);
     }));
-    // Nothing of the job is looked at after a panic, so no broken invariant can be seen.
+    // Nothing of the job is used after a panic, so no broken invariant can be observed.
     let result = panic::catch_unwind(AssertUnwindSafe(job));
     panic::set_hook(previous);
     result.unwrap_or_else(|_| {
@@ -81,7 +81,7 @@ fn text(crash: Option<&Crash>, args: &[OsString]) -> String {
     text
 }
 
-/// A word of a command line as a shell would take it.
+/// Quotes an argument for a shell.
 fn quoted(word: &OsString) -> String {
     let word = word.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);

@@ -1,10 +1,9 @@
-//! The data lens as options: which objects policies see, and what to do about those that the API server refuses.
+//! The options of the data lens: which objects policies see, and how rejected ones are reported.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::run::Data;
 
-/// Which objects policies see.
 #[derive(Debug, clap::Args)]
 pub(super) struct DataLens {
     /// Which objects policies see: as written (`raw`), or as the API server makes them (`normalised`)
@@ -21,17 +20,17 @@ fn lenses() -> impl TypedValueParser<Value = Data> {
 }
 
 impl DataLens {
-    /// The lens that is given, or another one.
+    /// The given lens, or the default.
     pub(super) fn or(&self, default: Data) -> Data {
         self.data.unwrap_or(default)
     }
 
-    /// The lens that is given, or that of a run.
+    /// The given lens, or the default of a run.
     pub(super) fn of_run(&self, compat: bool) -> Data {
         self.or(if compat { Data::Raw } else { Data::Normalised })
     }
 
-    /// The option as it was given, with a blank before it.
+    /// The option as given, with a blank before it.
     pub(super) fn replay(&self, words: &mut String) {
         if let Some(data) = self.data {
             words.push_str(" --data ");
@@ -40,10 +39,10 @@ impl DataLens {
     }
 }
 
-/// What to do about objects that the API server refuses.
+/// The treatment of objects that the API server rejects.
 #[derive(Debug, clap::Args)]
 pub(super) struct StrictResources {
-    /// Treat objects that the API server refuses as errors, not as warnings
+    /// Treat objects that the API server rejects as errors, not as warnings
     #[arg(long)]
     pub(super) strict_resources: bool,
 }

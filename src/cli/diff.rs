@@ -1,4 +1,4 @@
-//! `kyvtest diff`: two sets of policies on the same requests.
+//! `kyvtest diff`: compares two sets of policies on the same requests.
 
 use std::{fmt::Write as _, io, io::Write as _};
 
@@ -65,7 +65,7 @@ pub(super) struct Args {
     #[arg(long)]
     messages: bool,
 
-    /// Prove or refute the pairs that no resource tells apart
+    /// Prove or refute the pairs that no resource distinguishes
     ///
     /// A REFUTED pair is a difference: a request follows on which the policies decide differently. UNKNOWN exits with
     /// code 5.
@@ -204,7 +204,7 @@ impl Args {
         Ok(exit)
     }
 
-    /// The proofs of the pairs that no resource tells apart, by the number of the pair.
+    /// The proofs of the pairs that no resource distinguishes, by the index of the pair.
     fn proofs(&self, found: &Diff, (from, to): (&[Suite], &[Suite]), settings: &Settings) -> Vec<Option<PairProof>> {
         if !self.prove {
             return found.pairs.iter().map(|_| None).collect();
@@ -244,7 +244,7 @@ impl Args {
         found.pairs.iter().map(proof).collect()
     }
 
-    /// The suites of a side. What is no suite is taken for a file with policies.
+    /// The suites of a side. A path without a suite is read as a file with policies.
     fn side(
         &self,
         paths: &[String],
@@ -281,13 +281,13 @@ impl Args {
         Ok(suites)
     }
 
-    /// The resources that are given besides those of the suites.
+    /// The resources given in addition to those of the suites.
     fn resources(&self, scopes: &Discovery, output: &mut Output, exit: &mut Exit) -> Result<Vec<Resource>, Failure> {
         if self.resources.is_empty() {
             return Ok(Vec::new());
         }
         for path in &self.resources {
-            // Said here, because the file is not named by any suite.
+            // Reported here, because no suite names the file.
             if Disk.is_folder(path).is_err() {
                 input::read(path.as_ref(), &mut Sources::new())?;
             }
@@ -304,10 +304,10 @@ impl Args {
     }
 }
 
-/// The least strength of a label that is good enough.
+/// The required strength of a label.
 const TESTED: u8 = 1;
 
-/// What a proof of a pair came to.
+/// The proof of a pair.
 struct PairProof {
     human: String,
     json: Json,
@@ -318,11 +318,11 @@ fn differs(case: &DiffCase) -> bool {
     case.divergence.as_ref().is_some_and(|found| found.class.fails())
 }
 
-/// Reports what is wrong with suites.
+/// Reports the problems of suites.
 fn report(suites: &[Suite], output: &mut Output, exit: &mut Exit) {
     for suite in suites {
         for diagnostic in &suite.diagnostics {
-            // A set of policies has no rows, and needs none.
+            // A set of policies needs no rows.
             if diagnostic.code == Code::EmptySuite {
                 continue;
             }
@@ -334,10 +334,10 @@ fn report(suites: &[Suite], output: &mut Output, exit: &mut Exit) {
     }
 }
 
-/// The test file of files that belong to none.
+/// The name of the generated test file for files without one.
 const WRITTEN: &str = "kyvtest-diff.yaml";
 
-/// The disk, with one test file more.
+/// The disk, with one additional test file.
 struct Written(String);
 
 impl Written {
@@ -380,10 +380,10 @@ impl Files for Written {
     }
 }
 
-/// How many policies a line of the summary names.
+/// The maximum number of policies named in a summary line.
 const NAMED: usize = 5;
 
-/// The result for people.
+/// The human-readable result.
 fn human(found: &Diff, all: bool, messages: bool) -> String {
     let mut out = String::new();
     for pair in &found.pairs {
@@ -412,8 +412,8 @@ fn human(found: &Diff, all: bool, messages: bool) -> String {
                 class.unwrap_or("equal")
             };
             let _ = writeln!(out, "  {word}: {} {}", case.operation, shown(case));
-            let _ = writeln!(out, "    from: {}", said(&case.from));
-            let _ = writeln!(out, "    to:   {}", said(&case.to));
+            let _ = writeln!(out, "    from: {}", describe(&case.from));
+            let _ = writeln!(out, "    to:   {}", describe(&case.to));
         }
     }
     let _ = writeln!(
@@ -456,7 +456,7 @@ fn shown(case: &DiffCase) -> String {
     format!("{}/{}/{}", key.kind, key.namespace, key.name)
 }
 
-fn said(answer: &CaseVerdict) -> String {
+fn describe(answer: &CaseVerdict) -> String {
     let message = answer.message.replace('\n', " ");
     let colon = if message.is_empty() { "" } else { ": " };
     format!("{} ({}){colon}{message}", answer.effect, answer.status)

@@ -1,4 +1,4 @@
-//! `kyvtest eval`: one request, or many, through both engines.
+//! `kyvtest eval`: evaluates one request, or many, with both engines.
 
 use std::{
     fmt::Write as _,
@@ -185,7 +185,7 @@ impl Args {
         }
         let mut seen = request.clone();
         if data == Data::Normalised {
-            // A refused object is evaluated as it is.
+            // A rejected object is evaluated unchanged.
             let _ = cluster.admit(&mut seen);
         }
         let undecided = undecided(&cluster, &seen, &answers);
@@ -242,7 +242,7 @@ impl Args {
         )
     }
 
-    /// The warning about an object that the API server refuses, at its first error.
+    /// The warning about an object that the API server rejects, located at its first error.
     fn refusal(&self, refused: &Refused, sources: &Sources) -> Diagnostic {
         let mut diagnostic = lens::refused_object("this object", refused);
         let path = self.object.as_ref().or(self.old_object.as_ref());
@@ -259,7 +259,7 @@ impl Args {
         }
     }
 
-    /// The request as it is given, or made of the objects.
+    /// The request as given, or built from the objects.
     fn request(&self, sources: &mut Sources) -> Result<Json, Failure> {
         if let Some(path) = &self.request {
             let value = first(path, sources)?.root().to_serde();
@@ -299,7 +299,7 @@ impl Args {
         Ok(request)
     }
 
-    /// The user that is given; where nothing says who asks, the administrator of a new cluster.
+    /// Adds the given user; by default, the administrator of a new cluster.
     fn add_user(&self, request: &mut Json) {
         if self.user.is_none() && self.group.is_empty() {
             if request.get("userInfo").is_none_or(Json::is_null) {
@@ -326,7 +326,7 @@ fn first(path: &Path, sources: &mut Sources) -> Result<Document, Failure> {
     input::read_value(path, sources).map_err(|problems| Failure::Input(problems, std::mem::take(sources)))
 }
 
-/// How the verdicts on the object as written differ from those on the object as the API server makes it.
+/// Compares the verdicts on the object as written with those on the object that the API server completes.
 fn difference(answers: &BothResponses, raw: &BothResponses) -> Option<String> {
     let kyverno = |answers: &BothResponses| answers.kyverno.as_ref().map(|answer| (answer.status, answer.effect));
     let vap = |answers: &BothResponses| answers.vap.as_ref().map(|answer| (answer.status, answer.effect));
@@ -342,7 +342,7 @@ fn difference(answers: &BothResponses, raw: &BothResponses) -> Option<String> {
     (!texts.is_empty()).then(|| format!("with `--data raw`: {}", texts.join("; ")))
 }
 
-/// The first policy with a matching rule that is not decided, if no other rule denies the request anyway.
+/// The first policy with a matching rule that is not decided, unless another rule denies the request anyway.
 fn undecided<'c>(cluster: &'c Evaluator, request: &Request, answers: &BothResponses) -> Option<&'c str> {
     if answers.kyverno.as_ref()?.review.refusal.is_some() {
         return None;
@@ -401,7 +401,7 @@ fn cases(
     let text = sources.text(file).cloned().unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let mut exit = Exit::Success;
-    // In portions, so that a long file needs no memory for all of its answers.
+    // Process in chunks, so that memory does not grow with the file.
     for portion in lines.chunks(1024) {
         let answers: Vec<line::Line> = portion.par_iter().map(|text| answer(text, settings)).collect();
         for answer in answers {
@@ -414,7 +414,7 @@ fn cases(
     Ok(exit)
 }
 
-/// The answers for people.
+/// The human-readable responses.
 fn human(answers: &BothResponses, undecided: bool) -> String {
     let mut out = String::new();
     match &answers.kyverno {
@@ -435,9 +435,9 @@ fn human(answers: &BothResponses, undecided: bool) -> String {
     match &answers.vap {
         Some(vap) => {
             let name = if answers.generated { "vap (generated)" } else { "vap" };
-            let said = (vap.status, vap.effect);
+            let result = (vap.status, vap.effect);
             let word = if vap.allowed { "admitted" } else { "denied" };
-            side(&mut out, name, word, said, &vap.message, &vap.warnings);
+            side(&mut out, name, word, result, &vap.message, &vap.warnings);
         }
         None => out.push_str("vap: no native policy\n"),
     }
@@ -452,8 +452,8 @@ fn human(answers: &BothResponses, undecided: bool) -> String {
     out
 }
 
-fn side(out: &mut String, name: &str, word: &str, said: (Status, Effect), message: &str, warnings: &[String]) {
-    let (status, effect) = said;
+fn side(out: &mut String, name: &str, word: &str, result: (Status, Effect), message: &str, warnings: &[String]) {
+    let (status, effect) = result;
     // Writing into memory cannot fail.
     let _ = writeln!(out, "{name}: {word} (status {status}, effect {effect})");
     for line in message.lines().filter(|line| !line.trim().is_empty()) {

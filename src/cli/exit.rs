@@ -1,21 +1,21 @@
-//! Exit codes: the one place that knows the numbers and which of several wins.
+//! Exit codes: the only table of their numbers and their precedence.
 
 use std::{fmt::Write as _, process::ExitCode};
 
-/// How the process ends. A greater value wins over a smaller one where several apply.
+/// The outcome of the process. If several apply, the greatest value wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Exit {
-    /// Every expectation was met and nothing diverged that counts.
+    /// Every expectation was met, and there is no unaccepted divergence.
     Success,
     /// No tests were selected.
     NoTests,
-    /// Coverage, a budget or a label of a proof is below what was required.
+    /// Coverage, a budget or a proof label is below the required threshold.
     BelowThreshold,
     /// The expectations were met, but the engines diverge.
     Divergence,
-    /// An expectation was not met, or a policy that was to be converted was refused.
+    /// An expectation was not met, or a policy could not be converted.
     Mismatch,
-    /// Usage, configuration, filter or input is wrong.
+    /// The usage, the configuration, a filter or an input is wrong.
     Input,
     /// The user interrupted the run.
     Interrupted,
@@ -24,7 +24,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Every exit, the least first.
+    /// In ascending order of precedence.
     pub const ALL: [Self; 8] = [
         Self::Success,
         Self::NoTests,
@@ -36,7 +36,7 @@ impl Exit {
         Self::Internal,
     ];
 
-    /// The number that the shell sees.
+    /// The process's exit code.
     pub const fn code(self) -> u8 {
         match self {
             Self::Success => 0,
@@ -50,7 +50,7 @@ impl Exit {
         }
     }
 
-    /// The exit of a number; one that is not ours is an input error.
+    /// The variant of an exit code; an unknown code is an input error.
     pub fn from_code(code: u8) -> Self {
         let known = Self::ALL.into_iter().find(|exit| exit.code() == code);
         known.unwrap_or(Self::Input)
@@ -70,7 +70,7 @@ impl Exit {
         }
     }
 
-    /// The same for `kyverno test`, which knows two codes only.
+    /// Maps to the codes of `kyverno test`, which has only two.
     pub fn compat(self) -> Self {
         match self {
             Self::Mismatch | Self::Input | Self::Divergence | Self::BelowThreshold => Self::Mismatch,
@@ -79,14 +79,14 @@ impl Exit {
         }
     }
 
-    /// The one that counts if both apply.
+    /// The stronger of two.
     pub fn combine(self, other: Self) -> Self {
         self.max(other)
     }
 }
 
 impl FromIterator<Exit> for Exit {
-    /// The one that counts of all; success if there is none.
+    /// The strongest of all; success if there is none.
     fn from_iter<I: IntoIterator<Item = Self>>(exits: I) -> Self {
         exits.into_iter().fold(Self::Success, Self::combine)
     }

@@ -1,4 +1,4 @@
-//! `kyvtest explain`: the words of reports: diagnostic codes, hazards, classes of divergences, labels of proofs.
+//! `kyvtest explain`: explains diagnostic codes, hazards, divergence classes and proof labels.
 
 mod topics;
 

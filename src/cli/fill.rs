@@ -1,4 +1,4 @@
-//! `kyvtest fill`: the behaviours that suites do not exercise, written as cases.
+//! `kyvtest fill`: writes the behaviours that suites do not exercise as cases.
 
 use std::{
     fmt::Write as _,
@@ -52,7 +52,7 @@ impl Args {
         };
         let settings = self.suites.settings()?;
         let executed = self.suites.plan()?.execute_quietly();
-        // What is only half known is not written.
+        // Incomplete results are not written.
         if interrupt::flag().load(Ordering::Relaxed) {
             return Ok(Exit::Interrupted);
         }
@@ -79,7 +79,7 @@ impl Args {
         Ok(exit)
     }
 
-    /// Writes what a suite lacks, and says what was written.
+    /// Writes the missing cases of a suite, and reports the files.
     fn fill(&self, run: &SuiteRun, suite: &Suite, lines: &mut String) -> Result<(), Failure> {
         let Some(test) = &suite.test else { return Ok(()) };
         let rules = |name: &str| {
@@ -125,7 +125,7 @@ impl Args {
         format!("{}{end}", file.name)
     }
 
-    /// The first folder in which nothing would be overwritten.
+    /// The first directory in which nothing would be overwritten.
     fn free(&self, folder: &Path, files: &[File]) -> PathBuf {
         let taken = |at: &Path| {
             files

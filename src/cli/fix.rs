@@ -1,4 +1,4 @@
-//! `kyvtest fix`: test files of older releases, in the schema that Kyverno reads today.
+//! `kyvtest fix`: migrates test files of older releases to the current schema.
 
 use std::path::Path;
 

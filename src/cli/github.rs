@@ -1,4 +1,4 @@
-//! What a run tells GitHub by itself where it runs as a step of a workflow: annotations, and a summary on the job's page.
+//! GitHub Actions: annotations, and a summary on the job's page, when a run is a workflow step.
 
 use std::{env, fs::OpenOptions, io::Write as _};
 
@@ -6,11 +6,12 @@ use super::{input::reason, output::Output};
 use crate::report::{Format, ReportInput, github, markdown};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 
-/// How many lines of problems the job's page gets.
+/// The maximum number of problem lines on the job's page.
 const LINES: usize = 500;
 
-/// Tells GitHub, if it is there. Annotations go to standard error, which GitHub reads too: standard output is the report.
-pub(super) fn tell(view: &ReportInput<'_>, format: Format, output: &mut Output) -> Result<(), Diagnostic> {
+/// Writes annotations and the job summary, if the process runs in GitHub Actions. Annotations go to standard error,
+/// which GitHub also reads: standard output is the report.
+pub(super) fn annotate(view: &ReportInput<'_>, format: Format, output: &mut Output) -> Result<(), Diagnostic> {
     if env::var_os("GITHUB_ACTIONS").is_none_or(|value| value != "true") {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! `kyvtest init`: a suite for policies that have none.
+//! `kyvtest init`: writes a suite for policies that have none.
 
 use std::{
     fs,
@@ -137,7 +137,7 @@ impl Args {
         Ok(Exit::Success)
     }
 
-    /// The folder of the suite.
+    /// The directory of the suite.
     fn folder(&self) -> String {
         if let Some(dir) = &self.dir {
             return join("", dir);

@@ -1,4 +1,4 @@
-//! Reading what the command line names.
+//! Reads the files that the command line names.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ use walkdir::WalkDir;
 /// The name under which standard input appears in diagnostics.
 pub const STDIN: &str = "<stdin>";
 
-/// Reads a file as text; the path `-` is standard input.
+/// Reads a file; the path `-` is standard input.
 pub fn read(path: &Path, sources: &mut Sources) -> Result<FileId, Diagnostic> {
     let name = path.display().to_string();
     if name == "-" {
@@ -39,7 +39,7 @@ pub fn read(path: &Path, sources: &mut Sources) -> Result<FileId, Diagnostic> {
     Ok(sources.add(name, text))
 }
 
-/// Reads the first document of a YAML or JSON file as a value; `null` where there is none.
+/// Reads the first document of a YAML or JSON file as a value; `null` if there is none.
 pub fn read_value(path: &Path, sources: &mut Sources) -> Result<Document, Vec<Diagnostic>> {
     let mut documents = read_values(path, sources)?;
     Ok(if documents.is_empty() {
@@ -73,7 +73,7 @@ pub fn read_values(path: &Path, sources: &mut Sources) -> Result<Vec<Document>, 
     }
 }
 
-/// What the cluster serves: the table of a file or that of Kubernetes 1.36, and what definitions add to it.
+/// The served kinds: the table of a file or that of Kubernetes 1.36, and the given definitions.
 pub(super) fn cluster(table: Option<&Path>, crds: &[PathBuf]) -> Result<Discovery, Failure> {
     let mut sources = Sources::new();
     let mut discovery = match table {
@@ -114,7 +114,7 @@ pub(super) fn lines(text: &str) -> Vec<(u32, &str)> {
         .collect()
 }
 
-/// A time in RFC 3339.
+/// Parses a time in RFC 3339.
 pub(super) fn time(text: &str) -> Result<Timestamp, Diagnostic> {
     Timestamp::parse(text).ok_or_else(|| {
         Diagnostic::new(Code::CommandLine, format!("invalid time `{text}`"))
@@ -126,13 +126,13 @@ fn unreadable(what: &str, error: &std::io::Error) -> Diagnostic {
     Diagnostic::new(Code::Unreadable, format!("cannot read {what}: {}", reason(error)))
 }
 
-/// The files with policies below a directory, sorted by path. Files of other kinds are skipped; a file that cannot be read as YAML
-/// counts if it names the kind of a policy, so that a mistake in it is reported.
+/// The files with policies below a directory, sorted by path. Files of other kinds are skipped; an unreadable YAML file
+/// counts if it names the kind of a policy, so that its error is reported.
 pub(super) fn policy_files(directory: &Path) -> Vec<PathBuf> {
     yaml_files(directory).filter(|path| has_policy(path)).collect()
 }
 
-/// The same with files of classic exceptions.
+/// Like [`policy_files`], with files of classic exceptions.
 pub(super) fn policy_and_exception_files(directory: &Path) -> Vec<PathBuf> {
     let has_exception = |path: &Path| {
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -168,7 +168,7 @@ fn has_policy(path: &Path) -> bool {
     let Ok(text) = fs::read_to_string(path) else {
         return false;
     };
-    // Reading is slow, and most files can be told apart without it.
+    // Parsing is slow, and most files can be skipped without it.
     if !KINDS.iter().any(|kind| text.contains(kind)) {
         return false;
     }
@@ -186,7 +186,7 @@ fn has_policy(path: &Path) -> bool {
     any || broken && named()
 }
 
-/// The operating system's words in our style: without the number, in lower case.
+/// The operating system's message in our style: without the number, in lower case.
 pub(super) fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);

@@ -1,4 +1,4 @@
-//! Ctrl-C: the first asks the work to stop where it stands, so that what is known is still written; the second ends the
+//! Ctrl-C: the first stops long work between two pieces, so that results so far are still written; the second ends the
 //! process at once.
 
 use std::{
@@ -11,14 +11,15 @@ use std::{
 
 use super::Exit;
 
-/// Whether the user has asked to stop. Long work looks at it between two pieces.
+/// Whether the user interrupted the run. Long work checks it between two pieces.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// The flag, watched from the first call on. Commands without long work never call it and end at the first Ctrl-C.
+/// The flag, set by Ctrl-C from the first call on. Commands without long work never call it and end at the first
+/// Ctrl-C.
 pub(super) fn flag() -> &'static AtomicBool {
     static WATCHED: OnceLock<()> = OnceLock::new();
     WATCHED.get_or_init(|| {
-        // Where signals cannot be watched, Ctrl-C ends the process as it always did.
+        // If signals cannot be handled, Ctrl-C ends the process as usual.
         let _ = ctrlc::set_handler(|| {
             if STOP.swap(true, Ordering::Relaxed) {
                 #[expect(clippy::exit, reason = "the user does not want to wait")]

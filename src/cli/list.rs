@@ -1,4 +1,4 @@
-//! `kyvtest list`: what `kyvtest run` would run.
+//! `kyvtest list`: lists the cases that `kyvtest run` would run.
 
 use std::{fmt::Write as _, io::Write as _};
 
@@ -42,7 +42,7 @@ enum ListFormat {
 }
 
 impl Args {
-    /// What the configuration says of single cases.
+    /// Sets the configuration's overrides for single cases.
     pub(super) fn set_overrides(&mut self, overrides: Vec<Override>) {
         self.suites.overrides = overrides;
     }

@@ -28,7 +28,7 @@ impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let root = super::command();
         if self.markdown {
-            // Once it is built, commands are called by the names of their pages.
+            // After `build`, commands have the names of their pages.
             let text = reference(&Cli::command());
             output.artefact().write_all(text.as_bytes())?;
             return Ok(Exit::Success);

@@ -1,4 +1,4 @@
-//! `kyvtest merge`: the reports of several shards as one.
+//! `kyvtest merge`: merges the reports of several shards.
 
 use std::{io::Write as _, path::PathBuf};
 

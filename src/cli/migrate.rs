@@ -79,14 +79,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "LABEL", value_enum, default_value_t)]
     require: Required,
 
-    /// What becomes of updates of objects that violated a rule before
+    /// How to treat updates of objects that already violated a rule
     ///
     /// Kyverno lets them through unless a rule says `allowExistingViolations: false`. `keep` writes that into the new policy,
     /// `drop` leaves it out and prints a request that is then refused.
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
     existing_violations: ExistingWord,
 
-    /// Go on to ValidatingAdmissionPolicies where the policy has a proven native form
+    /// Continue to ValidatingAdmissionPolicies if the policy has a proven native form
     #[arg(long, value_name = "KIND", value_enum)]
     to: Option<Kind>,
 
@@ -116,13 +116,13 @@ enum ExistingWord {
     Drop,
 }
 
-/// Where a migration ends.
+/// The target kinds of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
     Vap,
 }
 
-/// A policy of the input and what became of it.
+/// A policy of the input and its migration.
 struct Row {
     policy: Policy,
     migration: Migration,
@@ -136,7 +136,7 @@ impl Row {
         self.policy.origin().file
     }
 
-    /// The name by which rows and exceptions refer to the policy.
+    /// The name in rows and exceptions.
     fn key(&self) -> String {
         match self.policy.namespace() {
             Some(namespace) if matches!(self.policy.kind(), "Policy" | "CleanupPolicy") => {
@@ -160,7 +160,7 @@ impl Row {
         emitter.finish()
     }
 
-    /// The policy's document as it is written.
+    /// The policy's document as written.
     fn source<'s>(&self, sources: &'s Sources) -> &'s str {
         let Span { start, end, .. } = self.policy.origin().span;
         let text = sources.text(self.file()).map_or("", |text| text);
@@ -168,7 +168,7 @@ impl Row {
     }
 }
 
-/// An exception of the input and what became of it.
+/// An exception of the input and its migration.
 struct ExceptionRow {
     exception: Arc<PolicyException>,
     /// `None` if it names no migrated rule.
@@ -195,7 +195,7 @@ impl ExceptionRow {
     }
 }
 
-/// Everything that a run of the command found out.
+/// All results of a run of the command.
 struct Outcome {
     rows: Vec<Row>,
     exceptions: Vec<ExceptionRow>,
@@ -286,7 +286,7 @@ impl Args {
             })
             .collect();
         let mut rewritten = Vec::new();
-        // Test files name ValidatingPolicies, not what is made of them.
+        // Test files name ValidatingPolicies, not their native forms.
         if self.to.is_none() {
             for directory in self.paths.iter().filter(|path| path.is_dir()) {
                 rewritten.push(suites::rewritten(directory, &rows, &exceptions, sources)?);
@@ -370,7 +370,7 @@ fn is_migrated(policy: &Policy) -> bool {
     policy.as_classic().is_some() || policy.as_cleanup().is_some()
 }
 
-/// Replaces ValidatingPolicies by native policies where the equivalence is proven.
+/// Replaces ValidatingPolicies by native policies if the equivalence is proven.
 fn nativise(row: &mut Row, discovery: &Discovery) {
     let mut objects = Vec::new();
     for object in std::mem::take(&mut row.objects) {

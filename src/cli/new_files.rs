@@ -1,12 +1,12 @@
-//! Files that are written where none are: all of them, or none.
+//! Writes new files: all of them, or none.
 
 use std::{fs, path::PathBuf};
 
 use super::{Failure, input::reason, report_file};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources};
 
-/// Writes files of which none may be there, or none of them. A test file belongs behind the files that it names: until it is there,
-/// the others are no suite.
+/// Writes files, none of which may exist; on an error, none is left. A test file comes after the files that it names:
+/// until it exists, the others are not a suite.
 pub(super) fn write(files: &[(PathBuf, &str)], help: &str) -> Result<(), Failure> {
     let taken = files.iter().filter(|(path, _)| fs::symlink_metadata(path).is_ok());
     let taken: Vec<Diagnostic> = taken

@@ -1,10 +1,10 @@
-//! The one handle on standard output and standard error.
+//! The only handle on standard output and standard error.
 //!
-//! Standard output carries what the user asked for and nothing else; whatever we say about it goes to standard error.
-//! Text with styles loses them where the stream gets no colour; an artefact is passed on byte by byte.
+//! Standard output carries the requested results and nothing else; remarks go to standard error. Styles are removed if
+//! the stream gets no colour; an artefact is written byte by byte.
 //!
-//! A reader may close standard output early, as in `kyvtest run … | head`. Output is discarded from then on and the command
-//! runs to its end, because its exit code must not depend on who reads.
+//! A reader may close standard output early, as in `kyvtest run … | head`. Output is then discarded and the command
+//! runs to its end, because its exit code must not depend on the reader.
 
 use std::{
     borrow::Cow,
@@ -19,7 +19,6 @@ use anstream::adapter::strip_str;
 use super::color::{self, ColorChoice};
 use kyvtest_go_compat::diagnostic::{Diagnostic, Sources, render};
 
-/// Both streams of a run.
 pub(super) struct Output {
     out: BufWriter<Box<dyn Write>>,
     out_color: bool,
@@ -29,7 +28,7 @@ pub(super) struct Output {
     closed: Rc<Cell<bool>>,
 }
 
-/// A stream that discards what comes after its reader closed it.
+/// A stream that discards output after its reader closed it.
 struct Closable<W> {
     inner: W,
     closed: Rc<Cell<bool>>,
@@ -87,7 +86,7 @@ impl Output {
         }
     }
 
-    /// Whether the reader of standard output closed it. Commands without an end of their own stop then.
+    /// Whether the reader of standard output closed it. Commands that run indefinitely then stop.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.get()
     }
@@ -102,7 +101,7 @@ impl Output {
         &mut self.out
     }
 
-    /// Text with ANSI styles for people, to standard output.
+    /// Writes human-readable text with ANSI styles to standard output.
     pub(super) fn styled(&mut self, text: &str) -> io::Result<()> {
         let text = &*self.readable(text);
         if self.out_color {
@@ -112,9 +111,10 @@ impl Output {
         }
     }
 
-    /// Text with ANSI styles for people, to standard error. Ignores write errors: there is nowhere left to report them.
+    /// Writes human-readable text with ANSI styles to standard error. Ignores write errors: there is nowhere left to
+    /// report them.
     pub(super) fn remark(&mut self, text: &str) {
-        // What came before on standard output shall stand before; its errors are found by the last flush.
+        // Earlier output on standard output must come first; the last flush reports its errors.
         let _ = self.out.flush();
         let text = &*self.readable(text);
         let _ = if self.err_color {
@@ -151,7 +151,6 @@ impl Output {
         self.remark(&text);
     }
 
-    /// Sends off what is still held back.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }

@@ -40,7 +40,7 @@ pub(super) fn limit(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads the entries of a profile; what is wrong and what is odd is added to the lists.
+/// Reads the entries of a profile; adds errors and remarks to the lists.
 pub(super) fn read(
     item: &Item,
     file: FileId,
@@ -87,7 +87,7 @@ impl Reader<'_> {
         self.problems.push(Diagnostic::at(Code::BadConfig, place, message));
     }
 
-    /// One entry; `None` where it has no filter that can be used.
+    /// One entry; `None` if it has no valid filter.
     fn entry(&mut self, table: &dyn TableLike) -> Option<Override> {
         let mut filter = None;
         let mut timeout = None;

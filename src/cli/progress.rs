@@ -1,4 +1,4 @@
-//! The progress bar: on standard error, on a terminal only, and only for work that takes longer than a blink.
+//! The progress bar: on standard error, on a terminal only, and only for work that takes a noticeable time.
 
 use std::{
     io::{IsTerminal as _, stderr},
@@ -7,10 +7,10 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Work that is done sooner shows no bar.
+/// Shorter work shows no bar.
 const PATIENCE: Duration = Duration::from_millis(150);
 
-/// How far the work is. May be told from several threads.
+/// The progress of the work. May be updated from several threads.
 pub(super) struct Progress {
     bar: ProgressBar,
     begin: Instant,
@@ -18,7 +18,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Work of so many pieces; hidden if `wanted` is false or standard error is not a terminal.
+    /// Creates a bar for a number of pieces; hidden if `wanted` is false or standard error is not a terminal.
     pub(super) fn new(pieces: usize, unit: &'static str, wanted: bool) -> Self {
         let bar = ProgressBar::with_draw_target(Some(pieces as u64), ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {prefix} {elapsed}{msg}") {
@@ -32,12 +32,12 @@ impl Progress {
         }
     }
 
-    /// Writes to the terminal while the bar steps aside.
+    /// Hides the bar while `write` writes to the terminal.
     pub(super) fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
         if self.wanted { self.bar.suspend(write) } else { write() }
     }
 
-    /// So many problems were found until now.
+    /// Updates the number of problems.
     pub(super) fn problems(&self, count: usize) {
         if self.wanted && count > 0 {
             let plural = if count == 1 { "" } else { "s" };
@@ -45,7 +45,7 @@ impl Progress {
         }
     }
 
-    /// Another piece is done.
+    /// Advances by one piece.
     pub(super) fn step(&self) {
         if !self.wanted {
             return;
@@ -58,7 +58,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// The bar makes room for the result.
+    /// Removes the bar.
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! `kyvtest prove`: is the native policy the same policy, for all requests?
+//! `kyvtest prove`: proves or refutes that policies are equivalent.
 
 mod emit;
 mod explain;
@@ -81,7 +81,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["policies", "to", "from"])]
     pairs: Option<PathBuf>,
 
-    /// Which deletions are compared where policies of any kind are [default: named,collection]
+    /// Deletions to compare, for policies of any kind [default: named,collection]
     #[arg(long, value_name = "MODES", value_enum)]
     delete: Option<pairs::Deletions>,
 
@@ -152,7 +152,7 @@ pub(super) struct Args {
 
     /// Give up on a policy after N paths [default: 500000]
     ///
-    /// Where policies of any kind are compared, after N cases of one question; the default is then 8000.
+    /// For policies of any kind, N limits the cases of one query; the default is then 8000.
     #[arg(long, value_name = "N")]
     budget: Option<u64>,
 
@@ -169,7 +169,7 @@ enum Format {
     Markdown,
 }
 
-/// How much of Kyverno counts.
+/// The part of Kyverno that a proof includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum LayerWord {
     Rule,
@@ -179,7 +179,6 @@ pub(super) enum LayerWord {
 }
 
 impl LayerWord {
-    /// The layer.
     pub(super) const fn layer(self) -> Layer {
         match self {
             Self::Rule => Layer::Rule,
@@ -209,16 +208,16 @@ impl Required {
     }
 }
 
-/// A policy and what is known of it.
+/// A policy with its proof.
 struct Row {
     policy: Json,
     original: Policy,
     proof: Proof,
-    /// Native policies that are the same policy, where the one that was compared is not.
+    /// A repaired native policy, if the compared one is not equivalent.
     fix: Option<Box<Repaired>>,
 }
 
-/// What every proof rests on.
+/// The assumptions of every proof.
 const TRUST: &str = "\
 A proof rests on: the engines decide as Kyverno and the API server do; what holds in every cluster (a namespace's name label is its
 name, objects have the request's name and namespace, the items of a collection delete have no request name) holds in yours; the
@@ -226,7 +225,7 @@ kinds are those of the world line. It says nothing about texts of messages, nor 
 ";
 
 impl Args {
-    /// Rejects the options that the comparison of policies of any kind does not have: none is ignored silently.
+    /// Rejects the options that the comparison of arbitrary policy kinds does not support: none is ignored silently.
     fn check_any_pair(&self) -> Result<(), Failure> {
         let why_messages = "messages of policies of different kinds always differ";
         let why_native = "it applies to a policy and its native counterpart: `kyvtest prove POLICY`";
@@ -248,7 +247,7 @@ impl Args {
         Err(Diagnostic::new(Code::CommandLine, message).with_help(help).into())
     }
 
-    /// Rejects the options that only the comparison of policies of any kind has.
+    /// Rejects the options that only the comparison of arbitrary policy kinds supports.
     fn check_native_pair(&self) -> Result<(), Failure> {
         if self.delete.is_none() {
             return Ok(());
@@ -258,7 +257,7 @@ impl Args {
         Err(Diagnostic::new(Code::CommandLine, message).with_help(help).into())
     }
 
-    /// How policies of any kind are compared.
+    /// The settings for comparing arbitrary policy kinds.
     fn comparison<'a>(&self, discovery: &'a Discovery, options: &Options<'_>) -> pairs::Setup<'a> {
         let delete = self.delete.unwrap_or_default();
         let defaults = body::Options::default();
@@ -452,10 +451,10 @@ fn exit_of(proof: &Proof, required: Required) -> Exit {
     }
 }
 
-/// How many paths the proof of a repair may follow: it is a hint, not what was asked for.
+/// The path limit for proving a repair, which is only a hint.
 const FIX_PATHS: u64 = 20_000;
 
-/// The repair of a refuted policy, if there is one that is proven.
+/// The repair of a refuted policy, if one is proven.
 fn fix(
     proof: &Proof,
     original: &Policy,
@@ -476,7 +475,7 @@ fn fix(
     }
 }
 
-/// What a repair is made of, in one line.
+/// Describes a repair in one line.
 fn fix_text(fix: &Repaired) -> String {
     let steps = fix.steps.iter().map(|step| step.text);
     let texts: Vec<&str> = steps.chain(fix.remarks.iter().map(String::as_str)).collect();
@@ -510,7 +509,7 @@ pub(super) fn load(policies: &[PathBuf], exceptions: &[PathBuf], sources: &mut S
     Ok(loaded)
 }
 
-/// A policy of a kind that has no native counterpart.
+/// Reports a policy of a kind without native counterpart.
 fn not_compared(policy: &Policy, reason: &str) -> Diagnostic {
     let code = RefusalCode::UnsupportedKind.as_str();
     let message = format!("{} `{}` is not compared: {code}", policy.kind(), policy.name());

@@ -1,4 +1,4 @@
-//! Reports that go to files: `--report FORMAT=PATH`.
+//! Reports written to files: `--report FORMAT=PATH`.
 
 use std::{
     fs, io,
@@ -10,7 +10,7 @@ use super::input::reason;
 use crate::report::Format;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 
-/// A report and where it goes.
+/// A report format and its file.
 #[derive(Debug, Clone)]
 pub(super) struct ReportFile {
     pub(super) format: Format,
@@ -39,13 +39,13 @@ impl FromStr for ReportFile {
 }
 
 impl ReportFile {
-    /// Writes the report. Readers see the old file or the new one, never a part.
+    /// Writes the report atomically: readers see the old file or the new one, never a part.
     pub(super) fn write(&self, text: &str) -> Result<(), Diagnostic> {
         write(&self.path, text)
     }
 }
 
-/// Writes a file. Readers see the old one or the new one, never a part.
+/// Writes a file atomically: readers see the old file or the new one, never a part.
 pub(super) fn write(path: &Path, text: &str) -> Result<(), Diagnostic> {
     replace(path, text.as_bytes()).map_err(|error| {
         let message = format!("cannot write `{}`: {}", path.display(), reason(&error));
@@ -54,7 +54,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Diagnostic> {
 }
 
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A pipe or a device is written to as it is.
+    // A pipe or a device is written directly.
     if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         return fs::write(path, bytes);
     }

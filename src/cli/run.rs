@@ -1,4 +1,4 @@
-//! `kyvtest run`: suites, and what Kyverno decides on them.
+//! `kyvtest run`: runs suites and reports the results.
 
 use std::{
     fmt::Write as _,
@@ -136,11 +136,11 @@ pub(super) struct Args {
     #[arg(long, hide = true)]
     remove_color: bool,
 
-    /// Accepted for the sake of scripts; images are never asked for over the network
+    /// Accepted for the sake of scripts; images are never fetched over the network
     #[arg(long, hide = true)]
     registry: bool,
 
-    /// Accepted for the sake of scripts; addresses are refused whatever the branch
+    /// Accepted for the sake of scripts; URLs are rejected regardless of the branch
     #[arg(short = 'b', long, hide = true)]
     git_branch: Option<String>,
 }
@@ -153,7 +153,7 @@ fn levels() -> impl clap::builder::TypedValueParser<Value = Level> {
     PossibleValuesParser::new(Level::ALL.map(Level::name)).map(|name| Level::named(&name).unwrap_or_default())
 }
 
-/// What a test case of a JUnit report represents.
+/// The unit of a JUnit test case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum JunitPer {
     /// A case, with the results of both engines
@@ -163,7 +163,7 @@ enum JunitPer {
     Engine,
 }
 
-/// Which attributes JUnit reports have.
+/// The attributes of JUnit reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum JunitDialect {
     /// `file`, `line` and properties on test cases, as GitLab and annotators read them
@@ -173,7 +173,7 @@ enum JunitDialect {
     Strict,
 }
 
-/// What to do about cases that are not decided.
+/// The treatment of undecided cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum Unsupported {
     /// Say nothing
@@ -186,7 +186,7 @@ pub(super) enum Unsupported {
 }
 
 impl Unsupported {
-    /// Reports how many of the cases are not decided, and returns what that means for the exit code.
+    /// Reports the number of undecided cases, and returns the exit code for them.
     pub(super) fn check(self, undecided: usize, cases: usize, output: &mut Output) -> Exit {
         if self == Self::Pass || undecided == 0 {
             return Exit::Success;
@@ -213,10 +213,10 @@ impl Unsupported {
     }
 }
 
-/// How many objects that the API server refuses are shown without `--details`.
+/// The maximum number of rejected objects shown without `--details`.
 const REFUSED: usize = 3;
 
-/// What it means that there is nothing to run.
+/// The treatment of an empty selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum NoTests {
     #[default]
@@ -226,7 +226,7 @@ enum NoTests {
 }
 
 impl Args {
-    /// What the configuration says of single cases.
+    /// Sets the configuration's overrides for single cases.
     pub(super) fn set_overrides(&mut self, overrides: Vec<Override>) {
         self.suites.overrides = overrides;
     }
@@ -253,7 +253,7 @@ impl Args {
         if accepted.is_empty() || !matches!(exit, Exit::Mismatch | Exit::Divergence) {
             return Ok(exit);
         }
-        // What was changed has an answer of its own now.
+        // Updated suites have new results.
         let others = executed.runs.iter().filter(|timed| !accepted.contains(&timed.run.path));
         let others: Exit = others.map(|timed| exit_of(&timed.run)).collect();
         self.suites.only = Some(accepted);
@@ -262,7 +262,7 @@ impl Args {
         Ok(others.combine(again))
     }
 
-    /// Runs the suites and reports what came of them.
+    /// Runs the suites and reports the results.
     pub(super) fn once(&mut self, output: &mut Output) -> Result<(Exit, Executed), Failure> {
         self.suites.extras = Extras {
             coverage: self.coverage || self.unreferenced.is_some(),
@@ -273,7 +273,7 @@ impl Args {
         };
         let compat = self.suites.compat;
         if self.check_determinism {
-            // The clock is no part of what must be the same.
+            // Times may differ between the two runs.
             self.suites.forget_timeouts();
         }
         self.suites.trace = self.verbose;
@@ -321,7 +321,7 @@ impl Args {
             exit = exit.combine(self.again(&planned, &executed, look, output));
         }
         exit = exit.combine(self.report(&mut executed, look, unwritten, output)?);
-        // Kyverno forgives a selector that it cannot read, unless there is nothing else to say.
+        // Kyverno ignores an unreadable selector, unless there are no tests.
         let nothing = executed.found == 0 && (self.require_tests || !planned.remarks.0.is_empty());
         if compat && nothing {
             return Ok((Exit::Mismatch, executed));
@@ -353,7 +353,7 @@ impl Args {
         Ok(Some(Arc::new(loaded)))
     }
 
-    /// How people are shown cases.
+    /// The options of the human-readable report.
     fn look<'l>(&self, replay: &'l str, color: bool) -> human::HumanOptions<'l> {
         let level = match self.status_level {
             Some(level) => level,
@@ -371,7 +371,7 @@ impl Args {
         }
     }
 
-    /// Runs everything once more, in another order and on another number of threads: nothing may be different.
+    /// Runs everything again, in another order and with another number of threads: nothing may differ.
     fn again(
         &self,
         planned: &Planned<'_>,
@@ -436,8 +436,8 @@ impl Args {
         }
     }
 
-    /// Shows what came of the suites, on the streams and in files. What people are shown of each case has been written by now,
-    /// unless that could not be written.
+    /// Writes the reports of the suites to the streams and to files. The human-readable lines of each case are already
+    /// written, unless that failed.
     fn report(
         &self,
         executed: &mut Executed,
@@ -458,7 +458,7 @@ impl Args {
             .filter(|case| case.outcome == Outcome::Unsupported)
             .count();
         let cases = cases.count();
-        // `kyverno test` decides them, so that its exit code says nothing about them.
+        // `kyverno test` decides these cases, so its exit code does not reflect them.
         let compat = self.suites.compat && self.unsupported == Unsupported::Warn;
         if !compat {
             exit = exit.combine(self.unsupported.check(undecided, cases, output));
@@ -517,16 +517,16 @@ impl Args {
                 .write_all(report::render(self.format, &view).as_bytes())?;
             output.remark(&counts);
         }
-        if let Err(diagnostic) = github::tell(&view, self.format, output) {
+        if let Err(diagnostic) = github::annotate(&view, self.format, output) {
             output.diagnostic(&diagnostic, &Sources::new());
             exit = exit.combine(Exit::Input);
         }
         Ok(exit)
     }
 
-    /// Says why there was nothing to run, and returns what that means for the exit code.
+    /// Reports why there are no tests, and returns the exit code for that.
     fn no_tests(&self, executed: &Executed, output: &mut Output) -> Exit {
-        // What is wrong with the files has been said.
+        // The problems of the files have been reported.
         let broken = executed.runs.iter().any(|timed| timed.run.is_broken());
         if self.no_tests != NoTests::Pass && !broken {
             let message = self.suites.why_nothing(executed);
@@ -546,7 +546,7 @@ fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{plural}")
 }
 
-/// What a suite's run means for the exit code.
+/// The exit code of a suite's run.
 fn exit_of(run: &SuiteRun) -> Exit {
     let broken = run.is_broken().then_some(Exit::Input);
     let cases = run.cases.iter().map(|case| {

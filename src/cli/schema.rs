@@ -1,4 +1,4 @@
-//! `kyvtest schema`: JSON Schemas of the files that people write and of the report that programs read.
+//! `kyvtest schema`: JSON Schemas of the files that users write and of the JSON report.
 
 use std::io::Write as _;
 
@@ -47,7 +47,7 @@ impl Args {
     }
 }
 
-/// The schema of `kyvtest.toml`, made of the options of `kyvtest run`.
+/// The schema of `kyvtest.toml`, built from the options of `kyvtest run`.
 fn config(whole: &clap::Command) -> Value {
     let mut properties = Map::new();
     for arg in whole.find_subcommand("run").into_iter().flat_map(settings) {
@@ -97,7 +97,7 @@ fn config(whole: &clap::Command) -> Value {
     })
 }
 
-/// What an option may be in the configuration.
+/// The schema of an option in the configuration.
 fn option(arg: &Arg) -> Value {
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
     if !takes_value(arg) {

@@ -1,4 +1,4 @@
-//! The options that select cases: filters, Kyverno's selector, shards, and when to stop.
+//! The options that select cases: filters, Kyverno's selector, shards, and limits.
 
 use std::str::FromStr;
 
@@ -6,10 +6,9 @@ use super::Failure;
 use crate::run::{Selection, Shard, filter::Filter, selector::Selector};
 use kyvtest_go_compat::diagnostic::{Diagnostic, Severity, Sources};
 
-/// Diagnostics, with the texts that they refer to.
+/// Diagnostics with their sources.
 pub(super) type Remarks = (Vec<Diagnostic>, Sources);
 
-/// The options.
 #[derive(Debug, clap::Args)]
 pub(super) struct SelectionArgs {
     /// Run only cases that match EXPRESSION, such as `policy(=disallow-*)` (may be repeated)
@@ -49,7 +48,7 @@ fn shard(text: &str) -> Result<Shard, String> {
     }
 }
 
-/// After how many problems a run stops.
+/// The number of problems after which a run stops.
 #[derive(Debug, Clone, Copy)]
 struct MaxFail(Option<usize>);
 
@@ -57,7 +56,7 @@ impl FromStr for MaxFail {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // Nothing is interrupted in the middle here, so that `immediate` changes nothing.
+        // Running cases are never interrupted, so `immediate` makes no difference.
         let number = text.strip_suffix(":immediate").unwrap_or(text);
         match number.parse() {
             _ if text == "all" => Ok(Self(None)),
@@ -68,7 +67,7 @@ impl FromStr for MaxFail {
 }
 
 impl SelectionArgs {
-    /// Reads the expressions; also what was wrong with them and does not stop the run, as in `kyverno test`.
+    /// Parses the expressions; also returns problems that do not stop the run, as in `kyverno test`.
     pub(super) fn read(&self, compat: bool) -> Result<(Selection, Remarks), Failure> {
         let mut sources = Sources::new();
         let mut problems = Vec::new();

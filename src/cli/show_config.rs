@@ -1,4 +1,4 @@
-//! `kyvtest show-config`: what is in force besides the command line, and where it comes from.
+//! `kyvtest show-config`: prints the settings from the configuration and the environment, with their origin.
 
 use std::{fmt::Write as _, io::Write as _};
 
@@ -42,7 +42,7 @@ impl Args {
     }
 }
 
-/// A `kyvtest.toml` that changes nothing: every option with its default or an example, commented out.
+/// A `kyvtest.toml` without effect: every option with its default or an example, commented out.
 fn default_file(run: &clap::Command) -> String {
     let mut text = String::from(
         "# Options of `kyvtest run` and `kyvtest list`. Remove the `#` before a key to set it.\n# Other profiles \
@@ -65,7 +65,7 @@ fn default_file(run: &clap::Command) -> String {
     text
 }
 
-/// A value that an option may have: its default, where it has one.
+/// A valid value of an option: its default, if it has one.
 fn example(arg: &Arg) -> String {
     let quoted = |word: &str| match word.parse::<u64>() {
         Ok(number) => number.to_string(),

@@ -25,7 +25,7 @@ use crate::{
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::text::shell::quoted;
 
-/// Where the suites are and how they are run.
+/// The locations of suites and the options of their run.
 #[derive(Debug, clap::Args)]
 pub(super) struct Suites {
     /// Directories with suites, searched recursively
@@ -77,7 +77,7 @@ pub(super) struct Suites {
     #[arg(long)]
     no_progress: bool,
 
-    /// What the configuration says of single cases.
+    /// The configuration's overrides for single cases.
     #[arg(skip)]
     pub(super) overrides: Vec<Override>,
 
@@ -85,19 +85,19 @@ pub(super) struct Suites {
     #[arg(skip)]
     pub(super) trace: bool,
 
-    /// What else is analysed; set by the command.
+    /// Additional analyses; set by the command.
     #[arg(skip)]
     pub(super) extras: Extras,
 
-    /// The test files to run of those that are found, if not all; set by the command.
+    /// Restricts the test files to run; set by the command.
     #[arg(skip)]
     pub(super) only: Option<BTreeSet<String>>,
 
-    /// Whether the files that suites depend on are recorded; set by the command.
+    /// Whether to record the files that suites depend on; set by the command.
     #[arg(skip)]
     pub(super) noted: bool,
 
-    /// When the run started, if several executions belong to one run; set by the command.
+    /// The start of the run, if several executions belong to one run; set by the command.
     #[arg(skip)]
     pub(super) started: Option<Timestamp>,
 }
@@ -114,12 +114,12 @@ pub(super) struct Planned<'s> {
     settings: Settings,
     overrides: Overrides,
     clock: Clock,
-    /// What was wrong with the selection and does not stop the run.
+    /// Problems with the selection that do not stop the run.
     pub(super) remarks: Remarks,
 }
 
 impl Planned<'_> {
-    /// Shows what was wrong with the selection.
+    /// Reports the problems with the selection.
     pub(super) fn show_remarks(&self, output: &mut Output) {
         let (remarks, sources) = &self.remarks;
         for remark in remarks {
@@ -127,12 +127,12 @@ impl Planned<'_> {
         }
     }
 
-    /// Runs the suites with nothing but a progress bar.
+    /// Runs the suites with just a progress bar.
     pub(super) fn execute_quietly(&self) -> Executed {
         self.execute(Order::Sorted, &mut |_: &Event<'_>| ())
     }
 
-    /// Runs the suites. The result does not depend on the number of threads, nor on the order in which they work.
+    /// Runs the suites. The result depends neither on the number of threads nor on their order.
     pub(super) fn execute(&self, order: Order, sink: &mut dyn Sink) -> Executed {
         let suites = self.suites;
         let execution = Execution {
@@ -154,7 +154,7 @@ impl Planned<'_> {
     }
 }
 
-/// A sink with a progress bar that makes room for what the sink writes.
+/// A sink with a progress bar that is hidden while the sink writes.
 struct WithProgress<'s> {
     progress: Progress,
     sink: &'s mut dyn Sink,
@@ -175,7 +175,7 @@ impl Sink for WithProgress<'_> {
 }
 
 impl Suites {
-    /// Finds the suites and reads what selects their cases.
+    /// Finds the suites and parses the selection of their cases.
     pub(super) fn plan(&self) -> Result<Planned<'_>, Failure> {
         let (selection, remarks) = self.selection.read(self.compat)?;
         let pinned = self.cluster.now()?;
@@ -204,9 +204,9 @@ impl Suites {
         })
     }
 
-    /// How suites are loaded.
+    /// The loading options.
     fn options<'o>(&'o self, settings: &'o Settings) -> Options<'o> {
-        // `kyverno test` knows no kinds but its own.
+        // `kyverno test` knows only its own kinds.
         let scopes: &dyn Scopes = if self.compat {
             &BuiltInScopes
         } else {
@@ -226,7 +226,7 @@ impl Suites {
         self.threads.map_or_else(cores, usize::from)
     }
 
-    /// Why an execution had no cases.
+    /// Explains why an execution had no cases.
     pub(super) fn why_nothing(&self, executed: &Executed) -> String {
         if executed.found == 0 {
             return format!("found no `{}` below `{}`", self.file_name, self.paths.join("`, `"));
@@ -244,12 +244,12 @@ impl Suites {
         format!("{why} ({} {files} found)", executed.found)
     }
 
-    /// The test files that there are now; what cannot be looked into has none.
+    /// The current test files; an unreadable directory has none.
     pub(super) fn test_files(&self) -> BTreeSet<String> {
         self.plan().map(|planned| planned.plan.selected).unwrap_or_default()
     }
 
-    /// Lets cases take as long as they like.
+    /// Removes the time limits of cases.
     pub(super) fn forget_timeouts(&mut self) {
         self.timeout = None;
         for entry in &mut self.overrides {
@@ -257,7 +257,7 @@ impl Suites {
         }
     }
 
-    /// The options that another run needs to come to the same, each with a blank before it.
+    /// The options that another run needs for the same result, each with a blank before it.
     pub(super) fn replay(&self) -> String {
         let mut words = String::new();
         if self.compat {
@@ -275,7 +275,7 @@ impl Suites {
         words
     }
 
-    /// How suites are run.
+    /// The run settings.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         Ok(Settings {
             config: self.kyverno_config.read("bare")?,

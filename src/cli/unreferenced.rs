@@ -1,4 +1,4 @@
-//! `--unreferenced`: resources that no row is about.
+//! `--unreferenced`: resources that no row tests.
 
 use clap::ValueEnum;
 
@@ -6,16 +6,16 @@ use super::{Exit, output::Output};
 use crate::report::{Run, coverage};
 use kyvtest_go_compat::diagnostic::Severity;
 
-/// What to do about resources that no row is about.
+/// The treatment of resources that no row tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Unreferenced {
-    /// Say so
+    /// Report them
     Warn,
-    /// Say so and end with 5
+    /// Report them and exit with code 5
     Reject,
 }
 
-/// Reports the resources that no row is about, if requested. The runs must have their coverage.
+/// Reports the resources that no row tests, if requested. The runs must include coverage.
 pub(super) fn check(word: Option<Unreferenced>, runs: &[Run<'_>], output: &mut Output) -> Exit {
     let Some(word) = word else {
         return Exit::Success;

@@ -1,4 +1,4 @@
-//! `kyvtest run --update`: expectations that are not met, brought to what Kyverno answers.
+//! `kyvtest run --update`: updates failing expectations to Kyverno's results.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use crate::{
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
 
-/// What becomes of expectations that are not met.
+/// The treatment of failing expectations.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Updating expectations")]
 pub(super) struct Update {
@@ -35,7 +35,7 @@ pub(super) struct Update {
     #[arg(long, requires = "update", conflicts_with = "review")]
     accept: bool,
 
-    /// Ask about each change on the terminal
+    /// Prompt for each change on the terminal
     #[arg(long, requires = "update")]
     review: bool,
 
@@ -60,7 +60,7 @@ fn day(text: &str) -> Result<String, String> {
     }
 }
 
-/// What to do with a change.
+/// The user's choice about a change.
 enum Choice {
     Take,
     Leave,
@@ -68,7 +68,7 @@ enum Choice {
 }
 
 impl Update {
-    /// Whether it can be done at all.
+    /// Checks that the options can be satisfied.
     pub(super) fn check(&self) -> Result<(), Diagnostic> {
         if self.review && !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
             let diagnostic = Diagnostic::new(Code::CommandLine, "`--review` needs a terminal");
@@ -81,7 +81,7 @@ impl Update {
         Ok(())
     }
 
-    /// Writes what the runs call for, and says which test files are changed themselves.
+    /// Writes the updates of the runs, and returns the test files that were changed in place.
     pub(super) fn apply(
         &self,
         suites: &Suites,
@@ -114,7 +114,7 @@ impl Update {
                 let Some(shown) = runs.iter().find(|run| run.doc == suite.document) else {
                     continue;
                 };
-                // A filter may have left some cases of a row out: the row stands or falls as a whole.
+                // A filter may have removed some cases of a row, but a row is updated as a whole.
                 let wanted = |case: &run::Case| {
                     let mut cases = shown.cases.iter();
                     cases.any(|own| own.place == case.place && (own.outcome.fails() || own.diverges()))
@@ -155,7 +155,7 @@ impl Update {
             }
             if in_place {
                 for file in &files {
-                    // What an earlier `--update` proposed is settled now.
+                    // The proposals of an earlier `--update` are obsolete.
                     let _ = fs::remove_file(format!("{}.new", file.path));
                 }
                 accepted.insert(path.to_owned());
@@ -175,14 +175,14 @@ impl Update {
     }
 }
 
-/// Which cases are as they should be.
+/// The cases that meet their expectations.
 fn met(run: &run::SuiteRun) -> Vec<bool> {
     let met = |case: &run::Case| !case.outcome.fails() && !case.diverges();
     run.cases.iter().map(met).collect()
 }
 
-/// Why changed files must not be written: they cannot be read, or something is not met any more, as where rows share a value by an
-/// alias.
+/// The reason why changed files must not be written: they are invalid, or break another expectation, such as a row that
+/// shares a value by an alias.
 fn unusable(files: &[Changed], path: &str, settings: &Settings, before: &[Vec<bool>]) -> Option<Diagnostic> {
     let mut over = Memory::default();
     for file in files {
@@ -211,7 +211,7 @@ fn unusable(files: &[Changed], path: &str, settings: &Settings, before: &[Vec<bo
     None
 }
 
-/// Asks about each change.
+/// Prompts for each change.
 fn review<'s>(
     changes: Vec<(&'s Suite, Change)>,
     documents: usize,
@@ -227,7 +227,7 @@ fn review<'s>(
         for file in apply(&[(suite, &change)], documents) {
             output.remark(&difference(&file));
         }
-        match ask(output) {
+        match prompt(output) {
             Choice::Take => taken.push((suite, change)),
             Choice::Leave => {}
             Choice::Quit => *quit = true,
@@ -236,7 +236,7 @@ fn review<'s>(
     taken
 }
 
-fn ask(output: &mut Output) -> Choice {
+fn prompt(output: &mut Output) -> Choice {
     loop {
         output.remark("make this change? [y]es, [n]o, [q]uit: ");
         let mut line = String::new();
@@ -253,7 +253,7 @@ fn ask(output: &mut Output) -> Choice {
     }
 }
 
-/// The change of a file as `diff -u` shows it.
+/// The change of a file in the format of `diff -u`.
 fn difference(file: &Changed) -> String {
     let diff = TextDiff::from_lines(&file.before, &file.after);
     let mut unified = diff.unified_diff();

@@ -1,4 +1,4 @@
-//! `kyvtest watch`: suites run again when a file changes that they depend on.
+//! `kyvtest watch`: reruns suites when a file that they depend on changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,10 +22,10 @@ use kyvtest_go_compat::{
     text::path::clean,
 };
 
-/// How long a burst of changes may pause before the suites are run.
+/// The quiet period after a burst of changes before suites run.
 const PAUSE: Duration = Duration::from_millis(60);
 
-/// How often Ctrl-C is looked for.
+/// The polling interval for Ctrl-C.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Rerun suites when their files change
@@ -34,7 +34,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// or when a missing file appears; new test files are added and deleted ones dropped. Reruns all suites when a file of
 /// `--crds` or `--discovery` changes. Press Ctrl-C to stop.
 #[derive(Debug, clap::Args)]
-// The arguments of `run` are a group of this name already.
+// `run`'s arguments already have a group of this name.
 #[group(id = "watch")]
 pub(super) struct Args {
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// The configuration's file, and what it says of single cases.
+    /// Sets the configuration's file and its overrides for single cases.
     pub(super) fn set_config(&mut self, file: Option<PathBuf>, overrides: Vec<Override>) {
         self.config_file = file;
         self.run.set_overrides(overrides);
@@ -101,7 +101,7 @@ impl Args {
                 return Ok(Exit::Interrupted);
             }
             known.learn(&executed);
-            // Files outside of the given paths are watched through their folders.
+            // Files outside the given paths are watched through their directories.
             for folder in known.folders() {
                 watch(
                     &mut watcher,
@@ -115,7 +115,7 @@ impl Args {
             if output.is_closed() {
                 return Ok(exit);
             }
-            // Changes that touch nothing are not worth a word.
+            // Changes that affect no suite are not reported.
             let touched = loop {
                 let Some(changed) = changes(&events, &|| stop.load(Ordering::Relaxed)) else {
                     return Ok(Exit::Interrupted);
@@ -160,13 +160,13 @@ fn problem(error: &notify::Error) -> Diagnostic {
     Diagnostic::new(Code::Unreadable, format!("cannot watch files: {why}"))
 }
 
-/// Watches a file or folder, once; what cannot be watched is left out.
+/// Watches a file or directory once; ignores those that cannot be watched.
 fn watch(watcher: &mut RecommendedWatcher, watched: &mut BTreeSet<String>, path: &Path, mode: RecursiveMode) {
     let name = absolute(path);
     let below = |folder: &String| name == *folder || name.starts_with(&format!("{folder}/"));
     let known = watched.contains(&format!("{name}/.")) || watched.iter().any(below);
     if !known && watcher.watch(path, mode).is_ok() {
-        // What is below a folder that is watched with everything in it needs no watch of its own.
+        // A path below a recursively watched directory needs no separate watch.
         if mode == RecursiveMode::Recursive || !path.is_dir() {
             watched.insert(name);
         } else {
@@ -187,7 +187,7 @@ fn changes(events: &Receiver<notify::Result<notify::Event>>, stop: &dyn Fn() -> 
             Ok(Ok(event)) if !matches!(event.kind, EventKind::Access(_)) => {
                 changed.extend(event.paths.iter().map(absolute));
             }
-            // What was only looked at has not changed.
+            // Access events are not changes.
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout) if changed.is_empty() => {}
             Err(RecvTimeoutError::Timeout) => return Some(changed),
@@ -196,26 +196,26 @@ fn changes(events: &Receiver<notify::Result<notify::Event>>, stop: &dyn Fn() -> 
     }
 }
 
-/// Whether a file is one that is being written, before it gets its name.
+/// Whether a file is a temporary file of an atomic write.
 fn is_part(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == "part")
 }
 
-/// A path from the root, by name only.
+/// Makes a path absolute without resolving links.
 fn absolute(path: impl AsRef<Path>) -> String {
     let path = path.as_ref();
     let full: PathBuf = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     clean(&full.to_string_lossy())
 }
 
-/// What is known of the suites.
+/// The state of the watched suites.
 #[derive(Debug, Default)]
 struct Known {
-    /// By test file, what it depends on, from the root.
+    /// The dependencies of each test file, as absolute paths.
     suites: BTreeMap<String, Dependencies>,
-    /// The test files that were found, whatever was run of them.
+    /// The test files found so far, run or not.
     seen: BTreeSet<String>,
-    /// The test files of which something is not well.
+    /// The test files with problems.
     bad: BTreeSet<String>,
 }
 
@@ -248,7 +248,7 @@ impl Known {
         self.bad.remove(path);
     }
 
-    /// All folders that something is read from.
+    /// All directories that files are read from.
     fn folders(&self) -> BTreeSet<String> {
         let all = self.suites.values();
         let parents = all.flat_map(|dependencies| {
@@ -274,7 +274,8 @@ fn parent(path: &str) -> String {
     }
 }
 
-/// The test files that changes touch: what they read, or looked for, or listed the folder of. All paths are from the root.
+/// The test files affected by changes: a file they read or looked for, or a directory they listed. All paths are
+/// absolute.
 fn affected(suites: &BTreeMap<String, Dependencies>, changed: &BTreeSet<String>) -> BTreeSet<String> {
     let touches = |dependencies: &Dependencies| {
         changed.iter().any(|path| {

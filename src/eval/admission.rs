@@ -1,9 +1,10 @@
-//! The whole way of a request through both sides: the mutating phase, completion by the API server, the validating phase.
+//! The complete admission of a request on both sides: the mutating phase, completion by the API server, the validating
+//! phase.
 //!
 //! Upstream counterpart: see [`crate::mutation`].
 //!
-//! With [`Data::Raw`] the object of the request is the one that the first policy sees, and what a mutation leaves is what
-//! validating policies see; the server completes and validates it with [`Data::Normalised`] only.
+//! With [`Data::Raw`] the first policy sees the object of the request unchanged, and validating policies see the result
+//! of mutation; the server completes and validates objects with [`Data::Normalised`] only.
 
 use kyvtest_apiserver::AdmissionResponse;
 use kyvtest_kyverno::controller::Review;
@@ -14,14 +15,14 @@ use super::{BothResponses, Evaluator, kyverno_answer};
 use crate::mutation::{Phases, Prepared, Side, missing_counterpart};
 
 impl Evaluator {
-    /// Evaluates a request as it was sent. The refusal is that of the server before any policy: the policies then see the
-    /// object as it is.
+    /// Evaluates a request as sent. The second value is the server's error before any policy: the policies then see the
+    /// object unchanged.
     pub fn evaluate(&self, request: &Request, data: Data) -> (BothResponses, Option<Refused>) {
         let server = Server::new(&self.cluster.discovery, self.cluster.world.params.clone());
         self.evaluate_on(&server, request, data)
     }
 
-    /// The same with a server that completes objects in its own way.
+    /// Like [`Evaluator::evaluate`], with a server that completes objects in its own way.
     pub fn evaluate_on(&self, server: &Server, request: &Request, data: Data) -> (BothResponses, Option<Refused>) {
         if !self.mutates() {
             let mut seen = request.clone();
@@ -85,7 +86,7 @@ impl Evaluator {
         .divergence
     }
 
-    /// Why a MutatingPolicy has no native counterpart, if the native policies are the generated ones.
+    /// The reason why a MutatingPolicy has no native counterpart, if the native policies are generated ones.
     fn missing_counterpart(&self) -> Option<Divergence> {
         let mut policies = self.loaded.policies.iter();
         if policies.any(kyvtest_model::policy::Policy::is_native) {

@@ -1,5 +1,5 @@
-//! The form of `kyvtest eval --compat --cases`: tests of one resource in, the responses of `kyverno test` out, one JSON object
-//! per line.
+//! The lines of `kyvtest eval --compat --cases`: one JSON object per line with a test of one resource in, the responses
+//! of `kyverno test` out.
 //!
 //! Upstream counterpart: see [`kyvtest_kyverno::offline`].
 

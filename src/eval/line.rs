@@ -1,4 +1,5 @@
-//! The form of `kyvtest eval --cases`: one JSON object per line in, one per line out. `docs/eval.md` describes it.
+//! The lines of `kyvtest eval --cases`: one JSON object per line in, one per line out. `docs/eval.md` describes the
+//! format.
 
 use serde_json::{Value as Json, json};
 
@@ -7,12 +8,12 @@ use kyvtest_go_compat::value::{Document, go_json};
 use kyvtest_kyverno::config::Config;
 use kyvtest_prove::server::{Data, Refused};
 
-/// A line that was answered, or why it cannot be.
+/// The result of a line, or its error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// What to print.
+    /// The output.
     pub answer: Json,
-    /// Whether the line was readable.
+    /// Whether the line was valid.
     pub readable: bool,
 }
 
@@ -28,7 +29,6 @@ const KEYS: [&str; 8] = [
     "context",
 ];
 
-/// Answers one line.
 pub fn answer(text: &str, settings: &Settings) -> Line {
     let row: Json = match serde_json::from_str(text) {
         Ok(row) => row,
@@ -98,7 +98,7 @@ fn decide(row: &Json, settings: &Settings) -> Result<serde_json::Map<String, Jso
     Ok(line)
 }
 
-/// The data that the policies saw: `normalised`, or `raw` with the refusal of the API server.
+/// The data that the policies saw: `normalised`, or `raw` with the API server's error.
 pub fn data(refused: Option<&Refused>) -> Json {
     match refused {
         None => json!({"lens": Data::Normalised.name()}),
@@ -109,7 +109,7 @@ pub fn data(refused: Option<&Refused>) -> Json {
     }
 }
 
-/// An object as the API server writes it: whole numbers have no point.
+/// An object as the API server writes it: integers have no point.
 fn json_object(object: Option<&Document>) -> Json {
     let Some(object) = object else {
         return Json::Null;
@@ -120,7 +120,7 @@ fn json_object(object: Option<&Document>) -> Json {
     read.unwrap_or_else(|| object.root().to_serde())
 }
 
-/// The answers as JSON: the keys `kyverno`, `vap` and `divergence`.
+/// The responses as JSON: the keys `kyverno`, `vap` and `divergence`.
 pub fn render(answers: &BothResponses) -> serde_json::Map<String, Json> {
     let kyverno = answers.kyverno.as_ref().map(|kyverno| {
         let review = &kyverno.review;

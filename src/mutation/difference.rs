@@ -1,17 +1,15 @@
-//! The places at which two objects differ.
+//! The differences between two objects.
 
 use std::fmt;
 
 use serde_json::Value as Json;
 
-/// A place at which two objects differ; a side without a value does not have it.
+/// A differing field; `None` for a side that lacks it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     /// The path, such as `spec.containers[0].image`.
     pub path: String,
-    /// What is expected there.
     pub expected: Option<Json>,
-    /// What is there.
     pub actual: Option<Json>,
 }
 
@@ -23,7 +21,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Where two values differ, in order of the paths. Numbers are compared by value, lists in order.
+/// Lists the differences between two values, sorted by path. Numbers are compared by value, lists in order.
 pub fn differences(expected: &Json, actual: &Json) -> Vec<Difference> {
     let mut found = Vec::new();
     compare(String::new(), Some(expected), Some(actual), &mut found);

@@ -1,4 +1,4 @@
-//! What is known of policies for all requests: labels of proofs in the reports of runs, and the report of behaviours.
+//! Results for all requests: proof labels in run reports, and the behaviour report.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ fn details(label: &Label) -> (Option<&str>, Option<&str>) {
     }
 }
 
-/// Why a label is not a better one.
+/// The reason why a label is not stronger.
 fn why(proof: &Proof) -> &str {
     let first = proof.regions.first().map(|region| region.text.as_str());
     first.unwrap_or(&proof.reason)
@@ -56,7 +56,7 @@ pub(super) fn proofs_json(run: &SuiteRun, sources: &Sources) -> Vec<Value> {
     run.proofs.iter().map(proof).collect()
 }
 
-/// The proofs of a suite, a line each.
+/// The proofs of a suite, one line each.
 pub(super) fn proofs_human(run: &SuiteRun) -> String {
     let mut text = String::new();
     for found in &run.proofs {
@@ -73,7 +73,7 @@ pub(super) fn proofs_human(run: &SuiteRun) -> String {
     text
 }
 
-/// The proofs of a suite as texts: policy, label, why.
+/// The proofs of a suite as strings: policy, label, reason.
 pub(super) fn proof_cells(run: &SuiteRun) -> impl Iterator<Item = [String; 3]> {
     run.proofs.iter().map(|found| {
         let proof = &found.found;
@@ -85,7 +85,7 @@ pub(super) fn proof_cells(run: &SuiteRun) -> impl Iterator<Item = [String; 3]> {
     })
 }
 
-/// The proofs of all suites as a table in Markdown; nothing where there are none.
+/// The proofs of all suites as a Markdown table; empty if there are none.
 pub(super) fn proofs_markdown(runs: &[Run<'_>], text: &mut String) {
     if runs.iter().all(|(run, _)| run.proofs.is_empty()) {
         return;
@@ -99,7 +99,7 @@ pub(super) fn proofs_markdown(runs: &[Run<'_>], text: &mut String) {
     }
 }
 
-/// How many behaviours the suites exercise; each suite counts for itself.
+/// The number of exercised behaviours; each suite counts separately.
 pub fn exercised(runs: &[Run<'_>]) -> Score {
     let policies = runs.iter().flat_map(|(run, _)| &run.behaviours);
     score(policies.flat_map(|policy| &policy.found.list))
@@ -112,7 +112,7 @@ fn score<'b>(list: impl Iterator<Item = &'b Behaviour> + Clone) -> Score {
     }
 }
 
-/// A sentence that says how many.
+/// A sentence with the numbers.
 fn sentence(suites: usize, score: Score) -> String {
     let who = if suites == 1 {
         "your suite tests".to_owned()
@@ -123,7 +123,7 @@ fn sentence(suites: usize, score: Score) -> String {
     format!("{who} {} of {} {noun}", score.seen, score.total)
 }
 
-/// The behaviours for people: the number first, then what is missing with a request each.
+/// The human-readable behaviour report: the number first, then the missing ones with an example request each.
 pub fn behaviours_human(runs: &[Run<'_>]) -> String {
     let mut text = String::new();
     let all = exercised(runs);
@@ -152,14 +152,14 @@ pub fn behaviours_human(runs: &[Run<'_>]) -> String {
     text
 }
 
-/// A request with what is said to it.
+/// A request with its verdicts.
 fn witness(shown: &Shown, text: &mut String) {
     let request = &shown.scenario.request;
-    let said = |verdict: &Verdict| format!("{} ({})", verdict.effect, verdict.status);
+    let describe = |verdict: &Verdict| format!("{} ({})", verdict.effect, verdict.status);
     let native = shown
         .native
         .as_ref()
-        .map(|native| format!(", native policy: {}", said(native)));
+        .map(|native| format!(", native policy: {}", describe(native)));
     let user = if request.user.username == "alice"
         && matches!(request.user.groups(), [only] if only == "system:authenticated")
     {
@@ -176,7 +176,7 @@ fn witness(shown: &Shown, text: &mut String) {
         "    {} {}{user}: Kyverno: {}{}",
         request.operation.as_str(),
         request.resource.name(),
-        said(&shown.kyverno),
+        describe(&shown.kyverno),
         native.unwrap_or_default()
     );
     for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)] {
@@ -191,7 +191,6 @@ fn witness(shown: &Shown, text: &mut String) {
     }
 }
 
-/// The behaviours as JSON.
 pub fn behaviours_json(runs: &[Run<'_>], now: &str) -> Value {
     let suites: Vec<Value> = runs
         .iter()

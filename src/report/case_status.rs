@@ -1,23 +1,23 @@
-//! In which light a case is shown: its outcome, and whether the engines differ.
+//! The classification of a case in reports: its outcome, and whether the engines differ.
 
 use crate::run::{Case, Key, Outcome};
 
-/// What a reader must know of a case first.
+/// The status of a case in reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaseStatus {
-    /// As expected, and the engines agree as far as it counts.
+    /// The result is as expected, and the engines do not diverge.
     Pass,
-    /// Otherwise than expected.
+    /// The result differs from the expected one.
     Fail,
-    /// The policy could not be asked.
+    /// The policy could not be evaluated.
     Error,
-    /// Nothing answered.
+    /// No policy or rule produced a result for the row.
     Unmatched,
-    /// As expected, but the engines differ.
+    /// The result is as expected, but the engines diverge.
     Diverge,
-    /// The policy or rule is of a type that is not decided.
+    /// The policy or rule is of an unsupported type.
     Unsupported,
-    /// `kyverno test` passes over the row, or prints nothing for it.
+    /// `kyverno test` skips the row, or prints nothing for it.
     Skip,
 }
 
@@ -33,7 +33,7 @@ impl CaseStatus {
         Self::Pass,
     ];
 
-    /// The standing of a case.
+    /// The status of a case.
     pub fn of(case: &Case) -> Self {
         match case.outcome {
             Outcome::Pass if case.diverges() => Self::Diverge,
@@ -55,12 +55,12 @@ impl CaseStatus {
         }
     }
 
-    /// Whether a run with such a case does not succeed.
+    /// Whether such a case fails a run.
     pub fn is_problem(self) -> bool {
         matches!(self, Self::Fail | Self::Error | Self::Unmatched | Self::Diverge)
     }
 
-    /// The word in columns; `kyverno test` knows fewer.
+    /// The name in columns; `kyverno test` has fewer.
     pub fn column(self, compat: bool) -> &'static str {
         match self {
             Self::Pass => "Pass",
@@ -88,7 +88,7 @@ impl CaseStatus {
     }
 }
 
-/// Why a case is as it is, in one line.
+/// The reason for the outcome, in one line.
 pub(super) fn reason(case: &Case) -> String {
     match &case.divergence {
         Some(found) if CaseStatus::of(case) == CaseStatus::Diverge => {
@@ -107,7 +107,7 @@ pub(super) fn resource(key: &Key) -> String {
     format!("{}/{}/{}/{}", key.api_version, key.kind, key.namespace, key.name)
 }
 
-/// The cells of a case: POLICY, RULE, RESOURCE, RESULT, REASON and, if wanted, MESSAGE.
+/// The cells of a case: POLICY, RULE, RESOURCE, RESULT, REASON and, on request, MESSAGE.
 pub(super) fn cells(case: &Case, compat: bool, detailed: bool) -> Vec<String> {
     let mut cells = vec![
         case.policy.clone(),

@@ -1,4 +1,4 @@
-//! What suites try of their policies: for people, as JSON, as Markdown. The format is described in `docs/coverage.md`.
+//! Coverage reports: human-readable, as JSON, as Markdown. `docs/coverage.md` describes the format.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -11,7 +11,7 @@ use crate::run::{
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources, Span, render};
 
-/// What identifies a report of coverage.
+/// The `kind` of a coverage report.
 pub const KIND: &str = "coverage";
 
 /// The coverage of runs that have one.
@@ -20,7 +20,7 @@ fn covered<'r>(runs: &'r [Run<'r>]) -> impl Iterator<Item = (&'r SuiteRun, &'r S
         .filter_map(|(run, sources)| Some((*run, *sources, run.coverage.as_ref()?)))
 }
 
-/// How much all suites together try: a part of a policy that any of them tries is tried.
+/// The total coverage of all suites: a part of a policy is covered if any suite exercises it.
 pub fn total(runs: &[Run<'_>]) -> Score {
     let mut union = Union::default();
     for (_, sources, coverage) in covered(runs) {
@@ -37,7 +37,7 @@ pub fn total(runs: &[Run<'_>]) -> Score {
     union.score()
 }
 
-/// Outcomes of all suites by file, document, item and place.
+/// Outcomes of all suites by file, document, item and location.
 #[derive(Debug, Default)]
 pub(super) struct Union(BTreeMap<(String, u64, usize, usize), bool>);
 
@@ -114,7 +114,7 @@ fn item(item: &Item, sources: &Sources) -> Value {
     })
 }
 
-/// What an item is, for people.
+/// Describes an item.
 fn subject(item: &Item) -> String {
     match item.kind {
         ItemKind::Rule => match &item.rule {
@@ -129,7 +129,7 @@ fn subject(item: &Item) -> String {
     }
 }
 
-/// A text that fits into a line.
+/// Shortens a string to fit into a line.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 60;
     let line = super::one_line(text);
@@ -141,7 +141,7 @@ fn shortened(text: &str) -> String {
     format!("{start}…")
 }
 
-/// What is missing at an item, in words; `None` where nothing is.
+/// Describes the missing outcomes of an item; `None` if there are none.
 pub fn missing(item: &Item) -> Option<String> {
     let missing: Vec<String> = item
         .missing()
@@ -174,7 +174,7 @@ pub fn missing(item: &Item) -> Option<String> {
     Some(format!("{}: {what}", subject(item)))
 }
 
-/// What is missing at an item, with its place; `None` where nothing is.
+/// A diagnostic for the missing outcomes of an item; `None` if there are none.
 fn finding(item: &Item, sources: &Sources) -> Option<Diagnostic> {
     let message = missing(item)?;
     Some(Diagnostic::at(
@@ -184,7 +184,7 @@ fn finding(item: &Item, sources: &Sources) -> Option<Diagnostic> {
     ))
 }
 
-/// The part of a place that is in its first line: excerpts of whole blocks say no more than that.
+/// The part of a span in its first line: excerpts of whole blocks add nothing.
 fn first_line(span: Span, sources: &Sources) -> Span {
     let (start, end) = (span.start as usize, span.end as usize);
     let text = sources.text(span.file).and_then(|text| text.get(start..end));
@@ -201,7 +201,7 @@ fn first_line(span: Span, sources: &Sources) -> Span {
     )
 }
 
-/// What is missing, and a line of counts for every policy. Items inside of one that was never reached are not told apart.
+/// The missing outcomes, and a line of counts for every policy. Items inside an unreached one are not listed.
 pub fn human(runs: &[Run<'_>], color: bool) -> String {
     let mut text = String::new();
     for (run, sources, coverage) in covered(runs) {
@@ -216,7 +216,7 @@ pub fn human(runs: &[Run<'_>], color: bool) -> String {
                 score.seen,
                 score.total
             );
-            for item in told(policy) {
+            for item in listed_items(policy) {
                 if let Some(finding) = finding(item, sources) {
                     text.push_str(&render::full(&finding, sources, color));
                 }
@@ -236,8 +236,8 @@ pub fn human(runs: &[Run<'_>], color: bool) -> String {
     text
 }
 
-/// The items worth telling: not the branches of an expression, and not the parts of a rule, that was never reached itself.
-fn told(policy: &PolicyCoverage) -> impl Iterator<Item = &Item> {
+/// The items to list: skips the branches of an unreached expression, and the parts of an unreached rule.
+fn listed_items(policy: &PolicyCoverage) -> impl Iterator<Item = &Item> {
     let unreached = |item: &&Item| item.is_unreached();
     let dead_rules: Vec<&Option<String>> = policy
         .items
@@ -264,7 +264,7 @@ fn told(policy: &PolicyCoverage) -> impl Iterator<Item = &Item> {
     })
 }
 
-/// The resources that no row is about.
+/// The resources that no row tests.
 pub fn unreferenced(coverage: &Coverage) -> impl Iterator<Item = Diagnostic> {
     coverage.unreferenced.iter().map(|(key, span)| {
         let message = format!("no row tests {} `{}`", key.kind, key.name);
@@ -272,7 +272,7 @@ pub fn unreferenced(coverage: &Coverage) -> impl Iterator<Item = Diagnostic> {
     })
 }
 
-/// Tables: the policies with their counts, and what is missing.
+/// Tables: the policies with their counts, and the missing outcomes.
 pub fn markdown(runs: &[Run<'_>]) -> String {
     let all = total(runs);
     let mut text = format!("# Coverage: {} %\n", all.percent());
@@ -300,7 +300,7 @@ pub(super) fn table(runs: &[Run<'_>], text: &mut String) {
     }
     let mut rows = String::new();
     for (_, sources, coverage) in covered(runs) {
-        for item in coverage.policies.iter().flat_map(told) {
+        for item in coverage.policies.iter().flat_map(listed_items) {
             let Some(missing) = missing(item) else { continue };
             let (file, line, _) = place(Some(item.span), sources);
             let at = format!("{}:{}", file.unwrap_or_default(), line.unwrap_or_default());

@@ -1,12 +1,12 @@
-//! The run as events, one JSON object a line: `run-begin`, then for each suite `suite-begin`, its `diagnostic`s, its
-//! `case`s and `suite-end`, at last `run-end` with the counts. Cases and diagnostics are those of the JSON report.
+//! The run as events, one JSON object per line: `run-begin`, then for each suite `suite-begin`, its `diagnostic`s, its
+//! `case`s and `suite-end`, finally `run-end` with the counts. Cases and diagnostics are those of the JSON report.
 
 use serde_json::{Value, json};
 
 use super::{ReportInput, Run, json as whole};
 use crate::run::SuiteRun;
 
-/// All events, in order, one a line.
+/// All events, in order, one per line.
 pub fn render(view: &ReportInput<'_>) -> String {
     let mut text = String::new();
     let mut tell = |event: Value| {

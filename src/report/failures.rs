@@ -1,4 +1,4 @@
-//! Failures of a suite by cause: a misspelt rule fails every row that names it.
+//! Groups the failures of a suite by cause: a misspelt rule fails every row that names it.
 
 use crate::run::{Case, Outcome, SuiteRun};
 
@@ -7,7 +7,7 @@ use super::CaseStatus;
 /// Cases of one rule that fail for the same cause.
 #[derive(Debug)]
 pub(super) struct Failures<'r> {
-    /// The first one, which is shown in full.
+    /// Shown in full.
     pub(super) first: &'r Case,
     /// The others, in the order of the suite.
     pub(super) others: Vec<&'r Case>,
@@ -32,14 +32,14 @@ pub(super) fn failures(run: &SuiteRun) -> Vec<Failures<'_>> {
 fn is_same(one: &Case, other: &Case) -> bool {
     let cause = |case: &Case| {
         let codes: Vec<_> = case.findings.iter().map(|finding| finding.code).collect();
-        // A missing rule fails every row that names it, whatever the row expects.
+        // A missing rule fails every row that names it, regardless of the expected result.
         let verdict = (case.outcome == Outcome::Fail).then(|| {
             let status = case.kyverno.as_ref().map(|answer| (answer.status, answer.effect));
             (case.expected, status)
         });
         (case.outcome, verdict, codes)
     };
-    // A case with a name was written for itself.
+    // A named case is never grouped with others.
     one.name == other.name
         && (&one.policy, &one.rule) == (&other.policy, &other.rule)
         && cause(one) == cause(other)

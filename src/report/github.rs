@@ -1,7 +1,7 @@
 //! GitHub's workflow commands: `::error file=…,line=…,col=…,title=…::message`.
 //!
-//! GitHub shows ten annotations of a kind for a step and silently drops the rest, so the rest is counted here, failures come
-//! first, and the failures and the divergences of a policy with one cause are one annotation.
+//! GitHub shows ten annotations of a kind per step and silently drops the rest. So the rest is counted here, failures
+//! come first, and failures and divergences of a policy with the same cause share one annotation.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use super::{CaseStatus, ReportInput, case_status::reason, failures::failures, gr
 use crate::run::SuiteRun;
 use kyvtest_go_compat::diagnostic::{Severity, Sources, Span, render};
 
-/// How many of a kind GitHub shows.
+/// The number of annotations of a kind that GitHub shows.
 const SHOWN: usize = 10;
 
-/// The commands, one a line.
+/// The commands, one per line.
 pub fn render(view: &ReportInput<'_>) -> String {
     let mut errors = Vec::new();
     let mut warnings = Vec::new();
@@ -33,7 +33,7 @@ pub fn render(view: &ReportInput<'_>) -> String {
                 let _ = write!(message, "\nhelp: {help}");
             }
             let command = command(word, found.primary, sources, &title, &message);
-            // Suites share files, and what is wrong with these is said once.
+            // Suites share files, whose problems are reported once.
             if !list.contains(&command) {
                 list.push(command);
             }

@@ -1,4 +1,4 @@
-//! Divergences by cause: a library of policies converts with few hazards, and each of them explains many cases.
+//! Groups divergences by cause: a library of policies converts with few hazards, each of which explains many cases.
 
 use crate::run::{Case, DivergenceClass, SuiteRun};
 
@@ -10,9 +10,8 @@ pub type Member<'r> = (&'r SuiteRun, &'r Case);
 /// Cases that diverge in the same way for the same cause.
 #[derive(Debug)]
 pub struct Group<'r> {
-    /// How they diverge.
     pub class: DivergenceClass,
-    /// The hazard, if one is known.
+    /// The hazard, if known.
     pub code: Option<&'r str>,
     /// The cause; with a hazard, that of the first case.
     pub cause: &'r str,
@@ -21,18 +20,18 @@ pub struct Group<'r> {
 }
 
 impl Group<'_> {
-    /// How many cases it has.
+    /// The number of cases.
     pub fn len(&self) -> usize {
         self.policies.iter().map(|(_, cases)| cases.len()).sum()
     }
 
-    /// Whether it has no case, which never happens.
+    /// Always false: a group has at least one case.
     pub fn is_empty(&self) -> bool {
         self.policies.is_empty()
     }
 }
 
-/// The divergences that fail a run, grouped by class and cause; the group with the most cases comes first.
+/// The divergences that fail a run, grouped by class and cause; the largest group comes first.
 pub fn groups<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>) -> Vec<Group<'r>> {
     let mut groups: Vec<Group<'r>> = Vec::new();
     for run in runs {
@@ -43,7 +42,7 @@ pub fn groups<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>) -> Vec<Group<'r>
         {
             let Some(found) = &case.divergence else { continue };
             let code = found.code.as_deref();
-            // Without a hazard only the text tells causes apart.
+            // Without a hazard only the message distinguishes causes.
             let same = |group: &Group<'_>| {
                 group.class == found.class && group.code == code && (code.is_some() || group.cause == found.cause)
             };

@@ -1,4 +1,4 @@
-//! One HTML file that asks for nothing else: counts, a box to filter by, and each case with both answers side by side.
+//! One self-contained HTML file: counts, a filter box, and each case with both verdicts side by side.
 
 use std::fmt::Write as _;
 
@@ -114,7 +114,7 @@ fn suite((run, sources): &Run<'_>, view: &ReportInput<'_>, body: &mut String) {
     body.push_str("</section>\n");
 }
 
-/// What is proven of the suite's policies.
+/// The proof labels of the suite's policies.
 fn proofs(run: &SuiteRun, body: &mut String) {
     if run.proofs.is_empty() {
         return;
@@ -127,7 +127,7 @@ fn proofs(run: &SuiteRun, body: &mut String) {
     body.push_str("</table>\n");
 }
 
-/// What the suite tries of its policies.
+/// The coverage of the suite's policies.
 fn coverage(run: &SuiteRun, sources: &Sources, body: &mut String) {
     for policy in run.coverage.iter().flat_map(|coverage| &coverage.policies) {
         let score = policy.score();
@@ -148,7 +148,7 @@ fn coverage(run: &SuiteRun, sources: &Sources, body: &mut String) {
     }
 }
 
-/// What was expected and what both engines say, side by side.
+/// The expected result and both verdicts, side by side.
 fn answers(case: &Case, body: &mut String) {
     let cell = |answer: Option<&CaseVerdict>| match answer {
         Some(answer) => format!(
@@ -175,7 +175,7 @@ fn place(name: &str, span: Option<Span>, sources: &Sources, body: &mut String) {
     }
 }
 
-/// Text that is nothing but text.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

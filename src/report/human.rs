@@ -1,5 +1,5 @@
-//! The view for people: cases one by one as they are decided, those that are not well once more at the end, and a line of
-//! counts. Texts are styled; who writes them to a file or a pipe takes the styles off.
+//! The human-readable report: cases as they finish, problems again at the end, and a line of counts. The text is
+//! styled; callers that write to a file or a pipe remove the styles.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -17,31 +17,31 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::verdict::DivergenceClass;
 
-/// How cases are shown.
+/// The options of the human-readable report.
 #[derive(Debug, Clone, Copy)]
 pub struct HumanOptions<'l> {
-    /// Which of them.
+    /// The cases to show.
     pub level: Level,
-    /// Whether excerpts of files are in colour; everything else is styled anyway.
+    /// Whether excerpts of files are in colour; everything else is always styled.
     pub color: bool,
     /// Whether the traces of the engines are shown.
     pub verbose: bool,
-    /// Whether every failure and divergence is shown in full, and not only a few cases of each policy and cause.
+    /// Whether to show every failure and divergence in full, instead of a few cases of each policy and cause.
     pub details: bool,
-    /// Whether commands name the folders of suites, as `kyverno test` wants it, and not the test files.
+    /// Whether commands name the directories of suites, as `kyverno test` requires, instead of the test files.
     pub folders: bool,
-    /// The options that a command needs to run in the same surroundings, each with a blank before it.
+    /// The options that a command needs to run in the same cluster, each with a blank before it.
     pub replay: &'l str,
 }
 
 impl HumanOptions<'_> {
-    /// Whether similar cases are shown as one.
+    /// Whether to group similar cases.
     fn groups(self) -> bool {
         !self.details && !self.verbose
     }
 }
 
-/// How many lines of failures are shown in full; from then on, each group of them has three lines.
+/// The number of lines of failures shown in full; after that, each group has three lines.
 const LINES: usize = 40;
 
 /// How many groups of failures are shown.
@@ -54,8 +54,8 @@ pub struct Shown {
     groups: usize,
 }
 
-/// The cases of a suite that a level shows, those that fail first. Divergences come at the end of a run, see [`divergences`].
-/// `shown` is what has been shown of the suites before.
+/// The cases of a suite that a level shows, failures first. Divergences come at the end of a run, see [`divergences`].
+/// `shown` is what was shown of earlier suites.
 pub fn suite(run: &SuiteRun, sources: &Sources, look: HumanOptions<'_>, shown: &mut Shown) -> String {
     let mut text = String::new();
     let listed = |policy: &str| {
@@ -91,7 +91,7 @@ pub fn suite(run: &SuiteRun, sources: &Sources, look: HumanOptions<'_>, shown: &
     text
 }
 
-/// A group of failures: the first in full as long as there is room, the others by name.
+/// A group of failures: the first in full if there is room, the others by name.
 fn failed(
     run: &SuiteRun,
     group: &Failures<'_>,
@@ -130,7 +130,7 @@ fn failed(
     text
 }
 
-/// What to do next after a run with problems: how to see what was left out, and what a reader can do about the rest.
+/// The next steps after a run with problems: how to see omitted cases, and how to fix or accept the rest.
 pub fn next_steps(runs: &[super::Run<'_>], look: HumanOptions<'_>) -> String {
     let mut text = String::new();
     if look.level < Level::Fail || !look.groups() {
@@ -180,7 +180,7 @@ fn full(run: &SuiteRun, case: &Case, sources: &Sources, look: HumanOptions<'_>, 
         if let (Some(place), true) = (run.source_map.policy(case), case.kyverno.is_some()) {
             finding = finding.with_label(place, "this rule produced the result");
         }
-        // Excerpts have been cleaned, and may have colours of their own.
+        // Excerpts are already sanitised, and may have their own colours.
         indented(&render::full(&finding, sources, look.color), false);
     }
     let mut more = String::new();
@@ -189,7 +189,7 @@ fn full(run: &SuiteRun, case: &Case, sources: &Sources, look: HumanOptions<'_>, 
         let _ = writeln!(more, "data:     {data}");
     }
     if case.mocked {
-        more.push_str("mocked:   the sidecar answered in place of a registry\n");
+        more.push_str("mocked:   the sidecar replaced a registry\n");
     }
     for (engine, lines) in [("kyverno", &case.trace.kyverno), ("vap", &case.trace.vap)] {
         if !lines.is_empty() && look.verbose {
@@ -205,13 +205,13 @@ fn full(run: &SuiteRun, case: &Case, sources: &Sources, look: HumanOptions<'_>, 
     indented(&more, true);
 }
 
-/// How many policies a group of divergences lists.
+/// The maximum number of policies listed in a group of divergences.
 const POLICIES: usize = 8;
 
-/// How many cases of a group are named.
+/// The maximum number of cases named in a group.
 const CASES: usize = 3;
 
-/// The divergences of a run: one block for each cause with three cases of each policy, or all of them in full.
+/// The divergences of a run: one block per cause with three cases of each policy, or all of them in full.
 pub fn divergences(runs: &[super::Run<'_>], look: HumanOptions<'_>) -> String {
     let mut text = String::new();
     if look.level < Level::Diverge {
@@ -235,7 +235,7 @@ pub fn divergences(runs: &[super::Run<'_>], look: HumanOptions<'_>) -> String {
     text
 }
 
-/// One cause: how often, why, where, and what to do next.
+/// One cause: how often, why, where, and the next step.
 fn block(group: &Group<'_>, look: HumanOptions<'_>) -> String {
     let style = AnsiColor::Magenta.on_default().bold();
     let code = group.code.map(|code| format!(" [{code}]")).unwrap_or_default();
@@ -286,7 +286,7 @@ fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{} {}", number, if number == 1 { one } else { many })
 }
 
-/// The command that shows a case again.
+/// The command that reruns a case.
 fn replay(run: &SuiteRun, case: &Case, look: HumanOptions<'_>, text: &mut String) {
     let id = source_map::id(run, case);
     let path = match run.path.rsplit_once('/') {
@@ -297,7 +297,7 @@ fn replay(run: &SuiteRun, case: &Case, look: HumanOptions<'_>, text: &mut String
     let _ = writeln!(text, "replay:   kyvtest run {path}{} -E 'id({id})' -v", look.replay);
 }
 
-/// The cases of a whole run that a level shows, one line each; failures for the same cause share one.
+/// The cases of a whole run that a level shows, one line each; failures with the same cause share one.
 pub fn list<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, level: Level, look: HumanOptions<'_>) -> String {
     let mut text = String::new();
     let mut left_out = 0;
@@ -347,7 +347,7 @@ fn line(run: &SuiteRun, case: &Case) -> String {
     )
 }
 
-/// Where the parts of a case stand, and how to see it again.
+/// The locations of a case's parts, and the command that reruns it.
 fn where_from(run: &SuiteRun, case: &Case, sources: &Sources, look: HumanOptions<'_>, text: &mut String) {
     for (name, span) in [
         ("row:", case.place),
@@ -363,7 +363,7 @@ fn where_from(run: &SuiteRun, case: &Case, sources: &Sources, look: HumanOptions
     }
 }
 
-/// Why a case is as it is: what was expected and where, and what was answered.
+/// Explains the outcome of a case: the expectation with its location, and the verdicts.
 pub(super) fn details(case: &Case, sources: &Sources) -> String {
     let mut text = findings(case, |finding| {
         let mut text = format!("{}\n", render::concise(finding, sources));
@@ -377,7 +377,7 @@ pub(super) fn details(case: &Case, sources: &Sources) -> String {
     text
 }
 
-/// The name of a case and why it is not well.
+/// The name of a case and the unmet expectations.
 fn findings(case: &Case, written: impl Fn(&Diagnostic) -> String) -> String {
     let mut text = String::new();
     if let Some(name) = &case.name {
@@ -392,21 +392,21 @@ fn findings(case: &Case, written: impl Fn(&Diagnostic) -> String) -> String {
     text
 }
 
-/// What was expected and what both sides say, if that is of interest or `all` is.
+/// The expected result and both verdicts, if relevant or if `all`.
 fn answers(case: &Case, all: bool, text: &mut String) {
     let looked_at = all || case.outcome.fails() || case.diverges();
     if let Some(answer) = case.kyverno.as_ref().filter(|_| looked_at) {
         if !case.expected.is_empty() {
             let _ = writeln!(text, "expected: {}", case.expected);
         }
-        said(text, "kyverno:", answer);
+        push_verdict(text, "kyverno:", answer);
     }
     if let Some(native) = case
         .vap
         .as_ref()
         .filter(|_| all || looked_at && case.divergence.is_some())
     {
-        said(text, "vap:", &native.answer);
+        push_verdict(text, "vap:", &native.answer);
     }
     let missing = |class: DivergenceClass| class == DivergenceClass::NotConvertible && !all;
     if let Some(divergence) = case.divergence.as_ref().filter(|found| !missing(found.class)) {
@@ -419,8 +419,8 @@ fn answers(case: &Case, all: bool, text: &mut String) {
     }
 }
 
-/// What one side answers.
-fn said(text: &mut String, who: &str, answer: &CaseVerdict) {
+/// The verdict of one side.
+fn push_verdict(text: &mut String, who: &str, answer: &CaseVerdict) {
     let _ = writeln!(text, "{who:<9} {} ({})", answer.status, answer.effect);
     for line in answer.message.lines() {
         let _ = writeln!(text, "          {line}");
@@ -464,7 +464,7 @@ pub fn summary<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, elapsed: Option
         }
     }
     let differs = |case: &Case| case.divergence.as_ref().is_some_and(|found| found.class.fails()) && !case.diverges();
-    // One that has expired is a failure, and not accepted any more.
+    // An expired one is a failure, no longer accepted.
     let accepted = cases
         .iter()
         .filter(|(_, case)| differs(case) && !case.outcome.fails())
@@ -486,7 +486,7 @@ pub fn summary<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, elapsed: Option
     text
 }
 
-/// A time of few letters: `12µs`, `3.4ms`, `1.20s`.
+/// A short duration: `12µs`, `3.4ms`, `1.20s`.
 fn duration(elapsed: Duration) -> String {
     let micros = elapsed.as_micros();
     if micros < 1_000 {
@@ -513,7 +513,7 @@ fn word(case: &Case) -> (&'static str, Style) {
     }
 }
 
-/// A line without characters that control a terminal.
+/// A line without terminal control characters.
 fn visible(line: &str) -> String {
     let clean = |c: char| {
         if c != '\t' && render::misleading(c) {

@@ -1,4 +1,4 @@
-//! The JSON report: one object per run, every key always there, lists in input order.
+//! The JSON report: one object per run, every key always present, lists in input order.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::run::{Case, CaseVerdict, Divergence, Key, NativeCaseVerdict, Response
 use kyvtest_go_compat::diagnostic::{Diagnostic, Sources, Span};
 use kyvtest_kyverno::response::RegistryUse;
 
-/// A suite's run with the texts that its diagnostics refer to.
+/// A suite's run with the sources of its diagnostics.
 pub type Run<'r> = (&'r SuiteRun, &'r Sources);
 
 /// The report of a run.
@@ -54,7 +54,7 @@ pub(super) fn diagnostic(diagnostic: &Diagnostic, sources: &Sources) -> Value {
     })
 }
 
-/// File, line and column of a place.
+/// File, line and column of a span.
 pub fn place(span: Option<Span>, sources: &Sources) -> (Option<&str>, Option<usize>, Option<usize>) {
     let Some(span) = span else { return (None, None, None) };
     let position = sources.position(span.file, span.start);

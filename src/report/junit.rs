@@ -1,10 +1,12 @@
-//! JUnit XML in the dialect that CI servers agree on: one document a run, one test suite a test file, one test case a case.
+//! JUnit XML in the dialect that CI servers agree on: one document per run, one test suite per test file, one test case
+//! per case.
 //!
-//! Jenkins splits class names at dots, so they have none; GitLab keeps only the first of several cases with the same name, so
-//! names are unique; it also shows the text of an element and not its `message`, so the text tells everything. Annotators
-//! read `file` and `line`, which strict schemas reject: [`Dialect`] chooses. Characters that XML cannot represent are omitted.
+//! Jenkins splits class names at dots, so they have none; GitLab keeps only the first of several cases with the same
+//! name, so names are unique; it also shows the text of an element and not its `message`, so the text has all details.
+//! Annotators read `file` and `line`, which strict schemas reject: [`Dialect`] chooses. Characters that XML cannot
+//! represent are omitted.
 //!
-//! A case that meets its expectation is a pass, also if there is no native policy to compare with: the missing side is a
+//! A case that meets its expectation passes, even if there is no native policy to compare with: the missing side is a
 //! property of the test case.
 
 use std::{
@@ -20,7 +22,7 @@ use super::{ReportInput, Run, human};
 use crate::run::{Case, DivergenceClass, Outcome};
 use kyvtest_go_compat::diagnostic::{Diagnostic, Severity, Sources, Span, render};
 
-/// Which attributes and elements a report may have.
+/// The attributes and elements of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dialect {
     /// Test cases have `file`, `line` and properties, as GitLab and annotators read them.
@@ -30,13 +32,14 @@ pub enum Dialect {
     Strict,
 }
 
-/// What a test case represents.
+/// The unit of a test case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Per {
     /// A case, with both engines in its text.
     #[default]
     Case,
-    /// What one engine says about a case: Kyverno's answer against the expectation, the native policy's against Kyverno's.
+    /// The verdict of one engine on a case: Kyverno's is compared with the expectation, the native policy's with
+    /// Kyverno's.
     Engine,
 }
 
@@ -65,7 +68,7 @@ pub fn render(view: &ReportInput<'_>) -> String {
     written(report, view.junit_dialect)
 }
 
-/// The name of every report; a shard's is followed by its part.
+/// The name of every report; in a shard, followed by its part.
 pub(super) const NAME: &str = "kyvtest";
 
 /// The text of a report in a dialect.
@@ -93,11 +96,11 @@ fn without_skipped(text: &str) -> String {
     format!("{before}<testsuites{}>{after}", kept.join(" "))
 }
 
-/// The names of test cases, each of which may occur once.
+/// Makes the names of test cases unique.
 #[derive(Default)]
 struct Names {
     used: HashSet<String>,
-    /// The last number behind a name that occurred before.
+    /// The last number appended to a repeated name.
     last: HashMap<String, usize>,
 }
 
@@ -211,7 +214,7 @@ impl File {
 /// The property of a case without a native policy.
 const NATIVE: &str = "native";
 
-/// Why there is no native policy to compare with, as a code.
+/// The reason why there is no native policy to compare with, as a code.
 fn missing_native(case: &Case) -> Option<&str> {
     let found = case.divergence.as_ref();
     let found = found.filter(|found| found.class == DivergenceClass::NotConvertible)?;
@@ -252,7 +255,7 @@ fn title(case: &Case) -> String {
     text
 }
 
-/// A test case for Kyverno, and one for the native policy where it was asked.
+/// A test case for Kyverno, and one for the native policy if it was evaluated.
 fn per_engine(case: &Case, sources: &Sources) -> Vec<(String, TestCaseStatus)> {
     let title = title(case);
     let kyverno = Case {
@@ -314,7 +317,7 @@ fn status(case: &Case, sources: &Sources) -> TestCaseStatus {
     }
 }
 
-/// What is wrong with a suite.
+/// The problems of a suite.
 fn problem(diagnostic: &Diagnostic, sources: &Sources) -> TestCaseStatus {
     let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
     status
@@ -324,7 +327,7 @@ fn problem(diagnostic: &Diagnostic, sources: &Sources) -> TestCaseStatus {
     status
 }
 
-/// A text of one line that XML can say.
+/// A single-line string that XML can represent.
 fn line(text: &str) -> String {
     let visible = block(text);
     let mut line = String::with_capacity(visible.len());
@@ -338,10 +341,10 @@ fn line(text: &str) -> String {
     line.trim().to_owned()
 }
 
-/// A text of any number of lines that XML can say. The library takes tabs for commands to a terminal, and does not know
-/// that two characters beyond those are no part of XML.
+/// A multi-line string that XML can represent. The library treats tabs as terminal control characters, and does not
+/// know that two further characters are invalid in XML.
 fn block(text: &str) -> String {
     let text = text.replace('\t', "    ").replace(['\u{fffe}', '\u{ffff}'], "");
-    // Readers of XML take blanks at the ends away; without them a report survives being read and written.
+    // XML readers trim blanks at the ends; without them a report survives being read and written.
     XmlString::new(text).as_str().trim().to_owned()
 }

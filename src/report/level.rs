@@ -1,31 +1,31 @@
-//! Which cases people are shown: each level has what the one before it has, and more.
+//! Report levels: each includes the cases of the one before it.
 
 use super::CaseStatus;
 use crate::run::{Case, Outcome};
 
-/// How much is shown.
+/// The cases to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Level {
     /// No case at all.
     None,
-    /// Cases that are otherwise than expected.
+    /// Cases that fail.
     Fail,
-    /// And those on which the engines differ.
+    /// Also cases on which the engines diverge.
     #[default]
     Diverge,
-    /// And those that are not decided or passed over.
+    /// Also undecided and skipped cases.
     Skip,
-    /// And those that are as expected.
+    /// Also passing cases.
     Pass,
-    /// And those for which `kyverno test` prints nothing.
+    /// Also cases for which `kyverno test` prints nothing.
     All,
 }
 
 impl Level {
-    /// All of them, the least first.
+    /// In ascending order.
     pub const ALL: [Self; 6] = [Self::None, Self::Fail, Self::Diverge, Self::Skip, Self::Pass, Self::All];
 
-    /// The word on the command line.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -37,12 +37,12 @@ impl Level {
         }
     }
 
-    /// The level of a word.
+    /// The level of a name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.name() == name)
     }
 
-    /// The least level that shows a case.
+    /// The lowest level that shows a case.
     fn of(case: &Case) -> Self {
         match CaseStatus::of(case) {
             CaseStatus::Fail | CaseStatus::Error | CaseStatus::Unmatched => Self::Fail,
@@ -53,7 +53,6 @@ impl Level {
         }
     }
 
-    /// Whether a case is shown.
     pub fn shows(self, case: &Case) -> bool {
         self >= Self::of(case)
     }

@@ -1,4 +1,4 @@
-//! Tables in Markdown: the counts, what is wrong with suites, and Kyverno's columns for each suite.
+//! Markdown tables: the counts, the problems of suites, and Kyverno's columns for each suite.
 
 use std::fmt::Write as _;
 
@@ -24,7 +24,7 @@ pub fn render(view: &ReportInput<'_>) -> String {
     text
 }
 
-/// What is worth reading on the page of a CI job: the counts, and at most `most` lines of problems.
+/// A digest for the page of a CI job: the counts, and at most `most` problem lines.
 pub fn digest(view: &ReportInput<'_>, most: usize) -> String {
     let mut text = heading(view);
     let mut left = most;
@@ -54,7 +54,7 @@ fn heading(view: &ReportInput<'_>) -> String {
     let mut text = String::from("# kyvtest\n\n");
     let mut head = String::from("| suites | cases | pass |");
     let mut rule = String::from("|---|---|---|");
-    // A case that passes and diverges is counted once, as what a reader must look at.
+    // A case that passes and diverges is counted once, as diverging.
     let pass = summary.pass.saturating_sub(summary.diverging);
     let mut line = format!("| {} | {} | {pass} |", summary.suites, summary.cases);
     for (name, count) in [
@@ -109,7 +109,7 @@ fn suite((run, sources): &Run<'_>, view: &ReportInput<'_>, most: usize, text: &m
     }
 }
 
-/// Text that Markdown shows as it is.
+/// Escapes text for Markdown.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in one_line(text).chars() {

@@ -1,7 +1,7 @@
-//! Reports of the parts of a run, put together: the result is the report that the whole run would have written.
+//! Merges the reports of shards into the report that the whole run would have written.
 //!
-//! Every part must be there once. A part that is given twice is an error; one that is missing is reported beside the result,
-//! because what the others found is still worth having.
+//! Every shard must be present once. A repeated shard is an error; a missing one is reported separately, because the
+//! results of the others are still useful.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::run::Shard;
 
-/// Chooses the exit code that counts among several.
+/// Returns the strongest of several exit codes.
 pub type Strongest<'f> = &'f dyn Fn(&[u8]) -> u8;
 
 /// Several reports as one.
@@ -25,20 +25,20 @@ pub type Strongest<'f> = &'f dyn Fn(&[u8]) -> u8;
 pub struct Merged {
     /// The report.
     pub text: String,
-    /// The exit code of the whole run, missing parts aside.
+    /// The exit code of the whole run, ignoring missing shards.
     pub exit: u8,
-    /// The parts that no report is of.
+    /// The missing shards.
     pub missing: Vec<Shard>,
 }
 
-/// The parts that reports are of.
+/// The shards of the reports.
 #[derive(Default)]
 struct Parts {
     seen: Vec<Shard>,
 }
 
 impl Parts {
-    /// Takes the part of a report; an error if it was given before, or belongs to a run with another number of parts.
+    /// Adds the shard of a report; an error if it is repeated, or belongs to a run with another number of shards.
     fn add(&mut self, shard: Shard) -> Result<(), String> {
         if let Some(other) = self.seen.iter().find(|other| other.of != shard.of) {
             return Err(format!("it is shard {shard}, but another report is shard {other}"));
@@ -50,7 +50,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Takes the part of a JSON report, if it is one of several.
+    /// Adds the shard of a JSON report, if it has one.
     fn add_json(&mut self, report: &Value) -> Result<(), String> {
         let shard = &report["shard"];
         match (shard["part"].as_u64(), shard["of"].as_u64()) {
@@ -75,7 +75,7 @@ fn earlier(now: Option<String>, report: &Value) -> Option<String> {
     }
 }
 
-/// The exit code of a whole run. Parts without tests do not count if others have some.
+/// The exit code of a whole run. Shards without tests do not count if others have some.
 fn whole(mut exits: Vec<u8>, any_case: bool, strongest: Strongest<'_>) -> u8 {
     const NO_TESTS: u8 = 4;
     exits.retain(|exit| !(any_case && *exit == NO_TESTS));
@@ -90,7 +90,7 @@ fn order(path: &str) -> Vec<String> {
 /// Merges JSON reports.
 ///
 /// # Errors
-/// Which of them cannot be merged, by its number, and why.
+/// The index of the report that cannot be merged, and the reason.
 pub fn json(reports: &[&str], strongest: Strongest<'_>) -> Result<Merged, (usize, String)> {
     let mut suites = Vec::new();
     let mut parts = Parts::default();
@@ -179,7 +179,7 @@ fn case_ids(suite: &Value) -> impl Iterator<Item = String> {
         .map(move |id| format!("{path} {id}"))
 }
 
-/// The exit code of a report; of one that an older release wrote, what its counts say.
+/// The exit code of a report; derived from the counts for a report of an older release.
 fn exit_of(report: &Value) -> u8 {
     if let Some(exit) = report["exit"].as_u64().and_then(|exit| u8::try_from(exit).ok()) {
         return exit;
@@ -194,7 +194,7 @@ fn exit_of(report: &Value) -> u8 {
     }
 }
 
-/// Merges coverage reports: what any of the suites exercises of a policy is exercised.
+/// Merges coverage reports: a part of a policy is covered if any suite exercises it.
 fn coverage_reports(reports: &[&str]) -> Result<Merged, (usize, String)> {
     let mut suites = Vec::new();
     let mut parts = Parts::default();
@@ -255,10 +255,10 @@ fn sort(suites: &mut [Value]) {
     });
 }
 
-/// Merges JUnit reports. The time is the sum of all, the begin the earliest.
+/// Merges JUnit reports. The time is the sum, the start the earliest.
 ///
 /// # Errors
-/// Which of them cannot be merged, by its number, and why.
+/// The index of the report that cannot be merged, and the reason.
 pub fn junit(reports: &[&str], strongest: Strongest<'_>) -> Result<Merged, (usize, String)> {
     let mut merged = Report::new(junit::NAME);
     let mut parts = Parts::default();
@@ -296,7 +296,7 @@ pub fn junit(reports: &[&str], strongest: Strongest<'_>) -> Result<Merged, (usiz
     let mut seen: HashMap<String, usize> = HashMap::new();
     for suite in &mut suites {
         for case in &mut suite.test_cases {
-            // Each part has counted for itself which names occur again.
+            // Each shard has numbered its repeated names separately.
             let name = without_number(case.name.as_str()).to_owned();
             let number = seen.entry(name.clone()).or_default();
             *number += 1;
@@ -307,7 +307,7 @@ pub fn junit(reports: &[&str], strongest: Strongest<'_>) -> Result<Merged, (usiz
         }
     }
     merged.add_test_suites(suites);
-    // Only the annotated dialect has a time of beginning.
+    // Only the annotated dialect has a start time.
     let dialect = if merged.timestamp.is_some() {
         Dialect::Annotated
     } else {
@@ -323,7 +323,7 @@ pub fn junit(reports: &[&str], strongest: Strongest<'_>) -> Result<Merged, (usiz
     })
 }
 
-/// The part in the name of a report: `kyvtest shard 1/3`.
+/// The shard in the name of a report: `kyvtest shard 1/3`.
 fn shard(name: &str) -> Option<Shard> {
     let (part, of) = name.rsplit_once(" shard ")?.1.split_once('/')?;
     Some(Shard {
@@ -332,7 +332,7 @@ fn shard(name: &str) -> Option<Shard> {
     })
 }
 
-/// What a test case means for the exit code: its type says which problem it is.
+/// The exit code of a test case: its type names the problem.
 fn junit_exit(status: &TestCaseStatus) -> u8 {
     let TestCaseStatus::NonSuccess { kind, ty, .. } = status else {
         return 0;

@@ -1,7 +1,7 @@
-//! SARIF 2.1.0 for code scanning: what is wrong with suites and policies, unmet expectations, and divergences.
+//! SARIF 2.1.0 for code scanning: the problems of suites and policies, unmet expectations, and divergences.
 //!
-//! A result's place is the policy's rule where it is known; the expectation and the resource are related places. The
-//! fingerprint of a case does not move with its lines.
+//! The location of a result is the policy's rule if known; the expectation and the resource are related locations. The
+//! fingerprint of a case does not depend on line numbers.
 
 use std::fmt::Write as _;
 
@@ -57,7 +57,7 @@ struct Log {
     results: Vec<Value>,
 }
 
-/// One entry before it is put into the log's form.
+/// One result before it is formatted.
 struct Entry<'e> {
     rule: usize,
     severity: Severity,
@@ -137,7 +137,7 @@ impl Log {
         }
     }
 
-    /// The number of a rule, which is added where it is new.
+    /// The index of a rule, which is added if new.
     fn rule(&mut self, id: &str, make: impl FnOnce() -> Value) -> usize {
         let known = self.rules.iter().position(|rule| rule["id"] == id);
         known.unwrap_or_else(|| {
@@ -189,7 +189,7 @@ impl Log {
             place["message"] = json!({"text": message});
             place
         });
-        // Code scanning takes no result without a place.
+        // Code scanning rejects results without a location.
         let nowhere = || json!({"physicalLocation": {"artifactLocation": {"uri": uri(path)}}});
         let place = entry.place.map_or_else(nowhere, |span| location(span, sources));
         self.results.push(json!({
@@ -231,7 +231,7 @@ fn location(span: Span, sources: &Sources) -> Value {
     json!({"physicalLocation": place})
 }
 
-/// A path as a reference: what is not allowed in one is written in hexadecimal digits.
+/// A path as a URI reference: other characters are percent-encoded.
 fn uri(path: &str) -> String {
     let mut text = String::with_capacity(path.len());
     if path.starts_with('/') {

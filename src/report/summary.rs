@@ -6,22 +6,21 @@ use serde_json::{Value, json};
 
 use crate::run::{Outcome, SuiteRun};
 
-/// How many suites and cases there are, and what came of them.
+/// The numbers of suites and cases, by result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Documents of test files, unusable ones and paths that cannot be read included.
+    /// Documents of test files, including unusable ones and unreadable paths.
     pub suites: usize,
-    /// All cases.
     pub cases: usize,
-    /// Cases that are as expected, and those that `kyverno test` skips.
+    /// Passing cases, including those that `kyverno test` skips.
     pub pass: usize,
-    /// Cases that are not.
+    /// Failing cases.
     pub fail: usize,
-    /// Cases of policies that Kyverno refuses.
+    /// Cases of policies that Kyverno rejects.
     pub error: usize,
-    /// Cases that are not decided.
+    /// Undecided cases.
     pub unsupported: usize,
-    /// Cases that nothing answered.
+    /// Cases without a result of a policy or rule.
     pub unmatched: usize,
     /// Divergences by class.
     pub divergences: BTreeMap<&'static str, usize>,
@@ -29,14 +28,13 @@ pub struct Summary {
     pub diverging: usize,
     /// Cases whose divergence is accepted.
     pub accepted: usize,
-    /// Cases that `kyverno test` skips; they are among those that pass.
+    /// Cases that `kyverno test` skips; they are included in `pass`.
     pub skipped: usize,
     /// Suites that could not be run.
     pub broken: usize,
 }
 
 impl Summary {
-    /// Counts.
     pub fn of<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>) -> Self {
         let mut summary = Self::default();
         for run in runs {

@@ -1,7 +1,8 @@
-//! Kyverno's table, one for each suite; with `--fail-only` one for all.
+//! Kyverno's table, one per suite; with `--fail-only` one for all.
 //!
-//! Upstream counterpart: `cmd/cli/kubectl-kyverno/output/table`. Deviation: long cells are not wrapped, and standard output
-//! has no progress in it.
+//! Upstream counterpart: `cmd/cli/kubectl-kyverno/output/table`.
+//!
+//! Deviation: long cells are not wrapped, and standard output shows no progress.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::run::{Case, Outcome};
 
-/// From how many lines on the first heading has their number.
+/// From this number of lines on, the first heading includes it.
 const MANY: usize = 10;
 
 /// The tables.
@@ -44,7 +45,7 @@ fn clock(view: &ReportInput<'_>) -> String {
     }
 }
 
-/// One table; nothing where there are no lines.
+/// One table; nothing if there are no lines.
 fn table<'c>(cases: impl Iterator<Item = &'c Case>, view: &ReportInput<'_>) -> String {
     let numbered = cases.enumerate().map(|(number, case)| {
         let mut line = vec![(number + 1).to_string()];

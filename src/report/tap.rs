@@ -1,4 +1,4 @@
-//! The Test Anything Protocol, version 14: one line a case, a YAML block under each that is not well.
+//! The Test Anything Protocol, version 14: one line per case, with a YAML block for each problem.
 
 use std::fmt::Write as _;
 
@@ -88,7 +88,7 @@ fn block(kind: &str, message: &str, place: Option<Span>, sources: &Sources, deta
     format!("---\n{}...\n", Document::from(&value).root().to_yaml())
 }
 
-/// A description in which nothing is a directive.
+/// Escapes directives in a description.
 fn escaped(text: &str) -> String {
     one_line(text).replace('\\', "\\\\").replace('#', "\\#")
 }

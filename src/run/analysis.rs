@@ -1,4 +1,4 @@
-//! What a run may find out about the policies of a suite for all requests: labels of proofs, and behaviours.
+//! Analyses of a suite's policies for all requests: proof labels, and behaviours.
 
 use std::sync::Arc;
 
@@ -26,25 +26,20 @@ pub use kyvtest_prove::{
     behaviour::{Behaviour, RequestOutcome, Shown},
 };
 
-/// How many paths are followed for one policy of a suite.
+/// The path limit for one policy of a suite.
 const PATHS: u64 = 200_000;
 
-/// A policy by its place, and what was found.
+/// A policy by its location, and the result of its analysis.
 #[derive(Debug, Clone)]
 pub struct PolicyAnalysis<T> {
-    /// Its name.
     pub name: String,
-    /// Its kind.
     pub kind: &'static str,
-    /// Its file.
     pub file: FileId,
-    /// Its document there.
     pub doc: usize,
-    /// What was found.
     pub found: T,
 }
 
-/// The policies of a suite that have a native twin, or could have one, in the order of the files.
+/// The policies of a suite that have, or could have, a native counterpart, in the order of the files.
 fn originals(engines: &Engines<'_>) -> Vec<Policy> {
     let loaded = &engines.suite.policies;
     let evaluated = |policy: &&Policy| match policy {
@@ -91,7 +86,7 @@ pub(super) fn proofs(engines: &Engines<'_>) -> Vec<PolicyAnalysis<Proof>> {
     })
 }
 
-/// The label of a policy and the policies of its name among others.
+/// Proves a policy against the policies of the same name in another set.
 fn compared(original: &Policy, to: &Loaded, engines: &Engines<'_>) -> Proof {
     let discovery = &engines.cluster.cluster.discovery;
     let options = body::Options {
@@ -169,11 +164,11 @@ const fn word(effect: Effect) -> &'static str {
     }
 }
 
-/// The behaviours of each policy that rows or cases are about, and which of them they exercise.
+/// The behaviours of each policy that rows or cases test, and which of them they exercise.
 pub(super) fn all_behaviours(engines: &Engines<'_>, host: &dyn Host) -> Vec<PolicyAnalysis<Behaviours>> {
     let watch = CoverageRecorder::new(engines.suite);
     let mut found = each(engines, |original, exceptions, options| {
-        // Behaviours are about requests.
+        // Only policies on requests have behaviours.
         if let Policy::Validating(policy) = original
             && policy.spec.evaluation.mode != Mode::Kubernetes
         {
@@ -201,13 +196,15 @@ fn tried(engines: &Engines<'_>, watch: &CoverageRecorder<'_>, original: &Policy,
     let id = original.id();
     let policy = engines.controller.policy(&id);
     let mut tried = Vec::new();
-    for mut asked in requests(suite, settings, &[]) {
-        if !watch.is_asked(&id, &asked) {
+    for mut suite_request in requests(suite, settings, &[]) {
+        if !watch.tests(&id, &suite_request) {
             continue;
         }
-        let resource = asked.resource;
-        let operation = asked.run.unwrap_or_else(|| default_operation(suite, resource));
-        let request = engines.cluster.request(suite, resource, operation, asked.old.take());
+        let resource = suite_request.resource;
+        let operation = suite_request.run.unwrap_or_else(|| default_operation(suite, resource));
+        let request = engines
+            .cluster
+            .request(suite, resource, operation, suite_request.old.take());
         let mut verdicts = Vec::new();
         for response in policy
             .into_iter()

@@ -1,4 +1,4 @@
-//! Policies on HTTP and Envoy requests, and the payloads that they decide about.
+//! Policies on HTTP and Envoy requests, and their payloads.
 
 use super::{
     Settings,
@@ -20,7 +20,8 @@ use kyvtest_go_compat::{
 use kyvtest_kyverno::{authorization::AuthorizationPolicy, validating_policy::FieldError};
 use kyvtest_model::policy;
 
-/// Compiles the policies. Those that cannot be compiled end the run; `kyverno test` compiles none without a payload for it.
+/// Compiles the policies. A compile error ends the run; `kyverno test` compiles a policy only if there is a payload for
+/// it.
 pub(super) fn compile(suite: &Suite, settings: &Settings, responses: &mut Responses) -> Vec<AuthorizationPolicy> {
     let mut compiled = Vec::new();
     for policy in suite.policies.validating() {
@@ -52,7 +53,7 @@ fn refuse(name: &str, error: &FieldError, responses: &mut Responses) {
     responses.aborts = true;
 }
 
-/// The key of an HTTP or Envoy payload. `kyverno test` knows it by its path from the working directory.
+/// The key of an HTTP or Envoy payload; in `kyverno test`, its path from the working directory.
 pub(super) fn key(payload: &Payload, settings: &Settings) -> Key {
     Key::named(if settings.compat {
         &payload.full_path
@@ -86,7 +87,7 @@ pub(super) fn evaluate(engines: &Engines<'_>, host: &dyn Host, responses: &mut R
     }
 }
 
-/// What expressions reach in `kyverno test`: the cluster's objects, if the suite has some, and no mocks.
+/// The host of expressions in `kyverno test`: the cluster's objects, if the suite has some, and no mocks.
 struct Unmocked<'h> {
     host: &'h dyn Host,
     has_cluster: bool,

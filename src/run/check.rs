@@ -1,4 +1,4 @@
-//! What a suite checks: its rows, and the cases of the sidecar, in one form.
+//! The checks of a suite: its rows, and the cases of the sidecar, in one form.
 
 use rustc_hash::FxHashSet;
 
@@ -10,7 +10,7 @@ use kyvtest_model::{
     policy::{Spanned, Text},
 };
 
-/// Which check of a suite.
+/// Identifies a check of a suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckId {
     /// The row with this number.
@@ -31,7 +31,7 @@ pub(super) struct Check<'s> {
     pub(super) operation: Option<Operation>,
     pub(super) result: Option<Spanned<Expected>>,
     pub(super) span: Span,
-    /// The references of the resources that are named, for lookups.
+    /// The references to named resources, for lookups.
     listed: FxHashSet<&'s str>,
 }
 
@@ -65,7 +65,7 @@ impl<'s> Check<'s> {
         rows.chain(cases)
     }
 
-    /// The number of the row.
+    /// The index of the row.
     pub(super) fn row(&self) -> Option<usize> {
         match self.id {
             CheckId::Row(number) => Some(number),
@@ -78,14 +78,14 @@ impl<'s> Check<'s> {
         self.policy.value.rsplit('/').next().unwrap_or_default()
     }
 
-    /// The rule, where one is named.
+    /// The named rule.
     pub(super) fn rule_name(&self) -> Option<&'s str> {
         self.rule
             .map(|rule| rule.value.as_str())
             .filter(|rule| !rule.is_empty())
     }
 
-    /// The word of the expected result; empty where none is expected.
+    /// The expected result; empty if none is expected.
     pub(super) fn expected(&self) -> &'static str {
         self.result.map_or("", |result| result.value.as_str())
     }
@@ -106,7 +106,7 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// The resources and payloads that it is about, sorted.
+    /// The tested resources and payloads, sorted.
     pub(super) fn keys<'r>(&self, responses: &'r Responses) -> Vec<&'r Key> {
         let Some(named) = self.resources.filter(|_| self.specs.is_empty()) else {
             return responses.keys.iter().filter(|key| self.concerns(key)).collect();
@@ -117,7 +117,7 @@ impl<'s> Check<'s> {
         keys
     }
 
-    /// Whether a resource is among those that are asked about.
+    /// Whether a resource is among the tested ones.
     pub(super) fn concerns(&self, key: &Key) -> bool {
         let everything = self.resources.is_none() && self.specs.is_empty();
         everything
@@ -128,7 +128,7 @@ impl<'s> Check<'s> {
             || self.specs.iter().any(|spec| compat::describes(spec, key))
     }
 
-    /// What is expected of a resource beyond the result; a later word wins over an earlier one.
+    /// The expectations for a resource besides the result; later ones take precedence.
     pub(super) fn wanted(&self, suite: &'s Suite, key: &Key) -> MergedExpectation<'s> {
         let mut wanted = MergedExpectation::default();
         match self.id {

@@ -1,4 +1,4 @@
-//! The cluster of a suite: what it serves and holds, the mocks behind CEL's libraries, the user.
+//! The cluster of a suite: its kinds and objects, the mocks of CEL's libraries, the user.
 
 use std::sync::Arc;
 
@@ -14,19 +14,18 @@ use kyvtest_model::{
 use kyvtest_normalise as normalise;
 use kyvtest_prove::server::{self, Server};
 
-/// The cluster of a suite, and who sends its requests.
+/// The cluster of a suite, and the sender of its requests.
 pub(super) struct SuiteCluster {
     pub(super) cluster: Cluster,
-    /// Whether the suite's old states count.
+    /// Whether the suite's old states are used.
     old_states: bool,
     pub(super) user: UserInfo,
     pub(super) roles: Option<Vec<String>>,
     pub(super) cluster_roles: Option<Vec<String>>,
-    /// Completes objects.
     server: Server,
-    /// Whether policies see objects as the server completes them; else as written.
+    /// Whether policies see objects as the server completes them, or as written.
     completes: bool,
-    /// What classic policies know of namespaces, if CEL policies know less.
+    /// The namespaces that classic policies see, if they differ from those of CEL policies.
     classic_world: Option<World>,
 }
 
@@ -55,7 +54,7 @@ impl SuiteCluster {
         self.classic_world.as_ref().unwrap_or(&self.cluster.world)
     }
 
-    /// The request about a resource of the suite, as policies see it; arguments as of [`Self::written`].
+    /// The request about a resource of the suite, as policies see it; arguments as in [`Self::written`].
     pub(super) fn request(
         &self,
         suite: &Suite,
@@ -77,8 +76,8 @@ impl SuiteCluster {
         }
     }
 
-    /// An object as the API server decodes it: types and defaults. What plugins add and the server makes up is left out, so that
-    /// objects can be compared with those that a person wrote. An object that cannot be decoded is taken as it is.
+    /// An object as the API server decodes it: types and defaults. Fields from plugins and assigned values are omitted,
+    /// so that the object can be compared with a hand-written one. An object that cannot be decoded is unchanged.
     pub(super) fn decoded(&self, object: &Document) -> Document {
         let root = object.root();
         let text = |path: &[&str]| root.at(path).and_then(Value::as_str).unwrap_or_default();
@@ -94,7 +93,6 @@ impl SuiteCluster {
         &self.server
     }
 
-    /// Which objects policies see.
     pub(super) fn data(&self) -> server::Data {
         if self.completes {
             server::Data::Normalised
@@ -103,7 +101,7 @@ impl SuiteCluster {
         }
     }
 
-    /// What the API server knows when it decodes the object after a mutation; without plugins, see [`Self::decoded`].
+    /// The API server's cluster for decoding the object after a mutation; without plugins, see [`Self::decoded`].
     pub(super) fn decoder(&self) -> normalise::Cluster {
         normalise::Cluster {
             plugins: Vec::new(),
@@ -112,8 +110,8 @@ impl SuiteCluster {
         }
     }
 
-    /// The request as written. For UPDATE and DELETE `old` is the object before it, else the one among
-    /// the suite's old states, else the resource itself, which is all that `kyverno test` knows.
+    /// The request as written. For UPDATE and DELETE `old` is the object before it, else the one among the suite's old
+    /// states, else the resource itself, which is all that `kyverno test` knows.
     pub(super) fn written(
         &self,
         suite: &Suite,
@@ -150,7 +148,7 @@ impl SuiteCluster {
         request
     }
 
-    /// The resource that the API serves an object as; a subresource where the values say that it is one.
+    /// The resource that serves an object; a subresource if the values declare it as one.
     fn served(&self, suite: &Suite, resource: &Resource) -> Arc<Served> {
         let kind = GroupVersionKind::from_api_version(&resource.api_version, &resource.kind);
         if let Some(entry) = subresource(suite, &kind) {
@@ -170,7 +168,7 @@ impl SuiteCluster {
     }
 }
 
-/// The subresource that the values say a kind is.
+/// The subresource that the values declare for a kind.
 fn subresource<'s>(suite: &'s Suite, kind: &GroupVersionKind) -> Option<&'s Subresource> {
     suite.values.subresources.iter().find(|entry| {
         entry.subresource.group == kind.group
@@ -179,7 +177,7 @@ fn subresource<'s>(suite: &'s Suite, kind: &GroupVersionKind) -> Option<&'s Subr
     })
 }
 
-/// The cluster of a suite: `kyverno test` simulates one, every other command evaluates against a whole one.
+/// The cluster of a suite: `kyverno test` simulates one, every other command evaluates against a complete one.
 fn cluster(suite: &Suite, settings: &Settings) -> Cluster {
     let discovery = settings.discovery.clone();
     let mut cluster = if settings.compat {
@@ -188,12 +186,12 @@ fn cluster(suite: &Suite, settings: &Settings) -> Cluster {
         Cluster::new(discovery)
     };
     for crd in suite.cluster.iter().flat_map(|cluster| &cluster.crds) {
-        // A definition that says too little is a matter of the loader's diagnostics.
+        // The loader reports an incomplete definition.
         let _ = cluster.add_crd(crd.value.root());
     }
     let discovery = &mut cluster.discovery;
     let known = |resource: &Resource| discovery.by_object(&resource.api_version, &resource.kind).is_some();
-    // What the values call a subresource is no kind of its own.
+    // A subresource in the values is not a separate kind.
     let mapped = |resource: &Resource| {
         let kind = GroupVersionKind::from_api_version(&resource.api_version, &resource.kind);
         subresource(suite, &kind).is_some()
@@ -255,9 +253,9 @@ fn add_objects(suite: &Suite, compat: bool, cluster: &mut Cluster) {
     }
 }
 
-/// The namespaces that selectors of classic policies read in `kyverno test`: unless the values describe them, those among the
-/// suite's own resources and in its cluster (`GetResourceNamespace…` of `processor/policy_processor.go`). CEL policies know only what
-/// the values describe.
+/// The namespaces that selectors of classic policies read in `kyverno test`: unless the values describe them, those
+/// among the suite's own resources and in its cluster (`GetResourceNamespace…` of `processor/policy_processor.go`). CEL
+/// policies see only those in the values.
 fn classic_world(suite: &Suite, world: &World) -> Option<World> {
     let stored = &suite.cluster.as_ref()?.resources;
     let own = suite.resources.iter().chain(&suite.targets);
@@ -292,8 +290,7 @@ fn add_mocks(suite: &Suite, mocks: &mut Mocks) {
     }
 }
 
-/// The data of an entry of the global context, as its path and its projections show it. What cannot be evaluated is not
-/// there.
+/// The data of an entry of the global context, after its path and projections. Data that cannot be evaluated is absent.
 fn global_value(entry: &GlobalContextEntry) -> Document {
     let root = entry.data();
     let search = |path: &str, data: &Data| jmespath::search(path, &data.with_doubles(), &jmespath::Context::default());
@@ -319,7 +316,7 @@ fn user(suite: &Suite, settings: &Settings) -> User {
         if settings.compat {
             return User::default();
         }
-        // Who runs `kubectl` on a cluster that was just made.
+        // The user of `kubectl` on a new cluster.
         let groups = ["system:masters", "system:authenticated"].map(str::to_owned);
         let admin = UserInfo {
             username: "kubernetes-admin".to_owned(),

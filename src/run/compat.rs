@@ -15,7 +15,7 @@ use kyvtest_model::{
     verdict::Status,
 };
 
-/// The reason of a row that passes because no rule answered.
+/// The reason of a row that passes because no rule had a result.
 pub const EXCLUDED: &str = "Excluded";
 
 /// Judges all rows.
@@ -40,8 +40,8 @@ pub(super) fn judge(suite: &Suite, responses: &Responses, settings: &Settings) -
     cases
 }
 
-/// Looks at the mistakes of a suite with the eyes of `kyverno test`: those that it survives are warnings, and a crash is an
-/// error.
+/// Adjusts the problems of a suite to the behaviour of `kyverno test`: those that it survives are warnings, and a crash
+/// is an error.
 pub(super) fn reconsider(suite: &Suite, diagnostics: &mut Vec<Diagnostic>) {
     if matches!(suite.upstream, Upstream::Runs | Upstream::Skips) {
         for diagnostic in diagnostics.iter_mut() {
@@ -65,7 +65,7 @@ pub(super) fn reconsider(suite: &Suite, diagnostics: &mut Vec<Diagnostic>) {
                 let message = "`kyverno test` does not know this kind, which it needs for `context`";
                 diagnostics.push(Diagnostic::at(Code::BadValue, start, message));
             }
-            if let Some(resource) = homeless(suite) {
+            if let Some(resource) = first_resource_in_missing_namespace(suite) {
                 let start = Span::point(resource.origin.file, resource.origin.span.start);
                 let message = format!("namespace `{}` is missing from `clusterResources`", resource.namespace);
                 let help = "add the Namespace, or give it labels in the values file";
@@ -76,7 +76,7 @@ pub(super) fn reconsider(suite: &Suite, diagnostics: &mut Vec<Diagnostic>) {
             let message = format!("`kyverno test` crashes on `{}`", suite.name());
             diagnostics.push(Diagnostic::new(Code::UpstreamCrash, message));
         }
-        // What has no rows is not looked at.
+        // A suite without rows is skipped.
         Upstream::Skips | Upstream::Undecodable | Upstream::Deprecated | Upstream::Aborts => {}
     }
 }
@@ -91,19 +91,20 @@ fn crashing_entry(suite: &Suite) -> Option<&Text> {
     entries.find(|entry| entry.value.matches('/').count() == 1)
 }
 
-/// The first condition of a webhook, which its static validation cannot check without a cluster (`pkg/validation/policy/validate.go`
-/// `Validate`). A ClusterPolicy in a namespace is refused before.
+/// The first condition of a webhook, which its static validation cannot check without a cluster
+/// (`pkg/validation/policy/validate.go` `Validate`). A ClusterPolicy in a namespace is rejected earlier.
 fn crashing_condition(suite: &Suite) -> Option<&Text> {
     let policies = suite.policies.classic();
-    let mut asked = policies.filter(|policy| policy.kind == PolicyKind::Policy || policy.metadata.namespace.is_none());
-    asked.find_map(|policy| Some(&policy.spec.webhook.as_ref()?.match_conditions.first()?.name))
+    let mut checked =
+        policies.filter(|policy| policy.kind == PolicyKind::Policy || policy.metadata.namespace.is_none());
+    checked.find_map(|policy| Some(&policy.spec.webhook.as_ref()?.match_conditions.first()?.name))
 }
 
-/// The first object of the context of which Kyverno's mapper does not know the kind; CEL policies cannot be asked then
+/// The first object of the context whose kind Kyverno's mapper does not know; CEL policies then cannot be evaluated
 /// (`cmd/cli/kubectl-kyverno/processor/utils.go` `NewContextProvider`).
 fn unmapped(suite: &Suite) -> Option<&Spanned<Document>> {
-    let asked = suite.cluster.is_none() && suite.policies.validating().next().is_some();
-    let context = suite.context.as_ref().filter(|_| asked)?;
+    let needs_context = suite.cluster.is_none() && suite.policies.validating().next().is_some();
+    let context = suite.context.as_ref().filter(|_| needs_context)?;
     let discovery = Discovery::kubernetes();
     context.resources.iter().find(|object| {
         let text = |key: &str| object.value.root().get(key).and_then(Value::as_str).unwrap_or_default();
@@ -111,9 +112,10 @@ fn unmapped(suite: &Suite) -> Option<&Spanned<Document>> {
     })
 }
 
-/// The first resource whose namespace `kyverno test` looks for in a cluster that does not have it
-/// (`cmd/cli/kubectl-kyverno/processor/policy_processor.go`): it has the cluster's objects, the resources, targets and parameters.
-fn homeless(suite: &Suite) -> Option<&Resource> {
+/// The first resource whose namespace `kyverno test` does not find in its cluster
+/// (`cmd/cli/kubectl-kyverno/processor/policy_processor.go`): that has the cluster's objects, the resources, targets
+/// and parameters.
+fn first_resource_in_missing_namespace(suite: &Suite) -> Option<&Resource> {
     let cluster = suite.cluster.as_ref()?;
     let has_labels = |name: &str| {
         let mut entries = suite.values.namespace_selectors.iter();
@@ -136,7 +138,7 @@ fn homeless(suite: &Suite) -> Option<&Resource> {
     })
 }
 
-/// What is green for the wrong reason: one warning a row.
+/// Warns about rows that pass for the wrong reason: one warning per row.
 pub(super) fn vacuous(suite: &Suite, cases: &[Case]) -> Vec<Diagnostic> {
     let rows = suite.rows().iter().enumerate();
     rows.filter_map(|(number, row)| {
@@ -156,7 +158,7 @@ pub(super) fn vacuous(suite: &Suite, cases: &[Case]) -> Vec<Diagnostic> {
     .collect()
 }
 
-/// The resources of a row: those that it names; all of them where it names none that exists. The pass for an operation has
+/// The resources of a row: those that it names; all of them if it names none that exists. The pass for an operation has
 /// no payloads.
 fn selected<'k>(row: &Row, run: Option<Operation>, responses: &'k Responses) -> Vec<&'k Key> {
     let named = row.resources.iter().flatten().map(|text| text.value.as_str());
@@ -175,7 +177,7 @@ fn selected<'k>(row: &Row, run: Option<Operation>, responses: &'k Responses) -> 
     }
     let exists = |key: &&Key| run.is_none() || !key.kind.is_empty();
     found.retain(exists);
-    // What is named twice is checked twice.
+    // A resource named twice is checked twice.
     found.sort();
     if found.is_empty() {
         patched.into_iter().chain(&responses.keys).filter(exists).collect()
@@ -184,7 +186,7 @@ fn selected<'k>(row: &Row, run: Option<Operation>, responses: &'k Responses) -> 
     }
 }
 
-/// `name` fits any kind and namespace, `namespace/name` any kind; a payload is named by its path.
+/// `name` matches any kind and namespace, `namespace/name` any kind; a payload is named by its path.
 pub(crate) fn names(text: &str, key: &Key) -> bool {
     if key.kind.is_empty() {
         return text == key.name;
@@ -206,7 +208,7 @@ pub(super) fn describes(spec: &ResourceSpec, key: &Key) -> bool {
     api_version == key.api_version && spec.namespace == key.namespace && spec.name == key.name
 }
 
-/// One row on one resource.
+/// Checks one row on one resource.
 struct Judge<'s> {
     number: usize,
     row: &'s Row,
@@ -229,7 +231,7 @@ impl Judge<'_> {
         let mut vanished = false;
         for response in &answers {
             self.response(response, cases, &mut vanished);
-            // Silence is printed only where nothing of the resource was printed before.
+            // A missing result is printed only if nothing was printed for the resource before.
             if cases.len() == before && !vanished {
                 let rule = self.row.rule.as_ref().map(|rule| rule.value.clone());
                 cases.push(self.case(rule, response.operation, Outcome::Pass, EXCLUDED, None));
@@ -244,7 +246,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The rules of a response that the row is about.
+    /// The rules of a response that the row tests.
     fn response(&self, response: &Response, cases: &mut Vec<Case>, vanished: &mut bool) {
         let rule = self.row.rule.as_ref().map(|rule| rule.value.as_str());
         for (number, answer) in response.rules.iter().enumerate() {
@@ -282,7 +284,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The responses that changed the object as an existing one; policy and rule of the row do not matter.
+    /// The responses that changed the object as an existing one, regardless of the row's policy and rule.
     fn targets(&self, cases: &mut Vec<Case>) {
         for (response, number) in self.responses.patched(self.key) {
             let made = response
@@ -297,7 +299,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Compares what came of a rule with what the row expects: first the object, if there is one, then the status.
+    /// Compares the result of a rule with the row: first the object, if there is one, then the status.
     fn check(&self, response: &Response, answer: &RuleResponse, object: Option<&Document>) -> Checked {
         if let Some(object) = object {
             let patched = self.row.patched_resources.iter().map(|path| path.value.as_str());
@@ -312,7 +314,7 @@ impl Judge<'_> {
                     .iter()
                     .map(|path| self.differs(&path.value, object, "GeneratedResources"))
                     .collect();
-                // A difference tells more than a file that cannot be used; of several, the last counts.
+                // A difference is more informative than an unusable file; of several, the last counts.
                 if let Some(mut problems) = problems {
                     let at = problems.iter().rposition(|problem| problem.reason == DIFF);
                     let at = at.unwrap_or(problems.len() - 1);
@@ -340,7 +342,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Why an object is not the one of a file.
+    /// Compares an object with the one in a file.
     fn differs(&self, path: &str, object: &Document, what: &str) -> Option<Checked> {
         let fail = |reason: &str, message: String, is_missing| Checked {
             outcome: Outcome::Fail,
@@ -390,7 +392,7 @@ impl Judge<'_> {
         )
     }
 
-    /// The case of a resource about which nothing is printed, or that no policy answers for.
+    /// The case of a resource for which nothing is printed, or that no policy has a result for.
     fn nothing(&self, vanished: bool) -> Case {
         let policy = self.row.policy_name();
         let (outcome, reason) = if vanished {
@@ -440,18 +442,18 @@ impl Judge<'_> {
 /// The reason of a row whose expected object differs.
 const DIFF: &str = "Resource diff";
 
-/// What came of comparing a rule's result with a row.
+/// The comparison of a rule's result with a row.
 struct Checked {
     outcome: Outcome,
     reason: String,
-    /// The message in place of the rule's.
+    /// Replaces the rule's message.
     message: Option<String>,
-    /// Whether the expected object is not in its file.
+    /// Whether the expected object is missing in its file.
     is_missing: bool,
 }
 
-/// Whether a rule's answer is one that is asked for: all of them where no rule is named, else the rule or what autogen made
-/// of it.
+/// Whether a row selects a rule's result: all of them if it names no rule, else the rule or those that autogen made of
+/// it.
 pub(super) fn answers_for(wanted: Option<&str>, response: &Response, rule: &str) -> bool {
     let Some(wanted) = wanted.filter(|rule| !rule.is_empty()) else {
         return true;

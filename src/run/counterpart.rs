@@ -1,4 +1,4 @@
-//! The native counterparts of a suite's policies, evaluated beside them in the default lens.
+//! The native counterparts of a suite's policies, evaluated alongside in the default lens.
 
 mod mutating;
 
@@ -15,14 +15,13 @@ use kyvtest_model::{
 use kyvtest_prove::pair::Pair;
 use mutating::MutatingPair;
 
-/// What the native counterpart of a policy says, and how that differs.
+/// The verdict of a policy's native counterpart, and the divergence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counterpart {
-    /// What it says; `None` if there is no native policy.
+    /// `None` if there is no native policy.
     pub native: Option<NativeCaseVerdict>,
-    /// How the two differ.
     pub divergence: Option<Divergence>,
-    /// How it came to its verdict, if the run is traced.
+    /// The trace, if enabled.
     pub trace: Vec<String>,
 }
 
@@ -65,8 +64,8 @@ impl Counterparts {
         self.pairs.iter().flat_map(of).chain(mutating).collect()
     }
 
-    /// Sends a request as written through each MutatingPolicy and its counterpart, and puts what they make of the object beside
-    /// the responses.
+    /// Sends a request as written through each MutatingPolicy and its counterpart, and adds the results to the
+    /// responses.
     pub(super) fn compare_mutations(
         &self,
         written: &Request,
@@ -89,7 +88,8 @@ impl Counterparts {
         }
     }
 
-    /// Evaluates the counterparts of the policies that responded to a request, and puts their verdicts beside the responses.
+    /// Evaluates the counterparts of the policies that responded to a request, and adds their verdicts to the
+    /// responses.
     pub(super) fn compare(
         &self,
         request: &Request,
@@ -115,7 +115,7 @@ impl Counterparts {
                 .map(|(end, begin)| end.saturating_sub(begin));
             for response in &mut own {
                 response.counterpart = Some(Arc::clone(&counterpart));
-                // Of several responses of a policy, the first has the time.
+                // The time is charged to the first of several responses of a policy, so that times add up.
                 response.elapsed = response
                     .elapsed
                     .map(|elapsed| elapsed + took.take().unwrap_or_default());
@@ -129,7 +129,7 @@ fn evaluate(pair: &Pair, verdicts: Vec<Verdict>, request: &Request, environment:
     let native = pair.native(request, environment);
     let trace = native.as_ref().map(|native| native.answer.trace(environment));
     let divergence = pair.compare(&kyverno, native.as_ref(), request, environment);
-    // The comparison may evaluate the policy once more: discard that trace.
+    // The comparison may evaluate the policy again: discard that trace.
     if let Some(trace) = environment.host.observer().and_then(Observer::trace) {
         trace.take();
     }

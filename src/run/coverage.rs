@@ -1,8 +1,10 @@
-//! What a suite exercises of its policies: rules, filters, conditions, expressions and their branches, and what each came to.
+//! The coverage of a suite's policies: rules, filters, conditions, expressions and their branches, with their outcomes.
 //!
-//! Only requests count that a row or a case asks a policy about: what is evaluated and never looked at proves nothing. The
-//! native counterpart has the same expressions, so Kyverno's side is counted, once; what autogen makes of a rule counts for the rule
-//! as it is written. No upstream counterpart.
+//! Only requests that a row or a case tests count: an evaluation that no expectation checks proves nothing. The native
+//! counterpart has the same expressions, so only Kyverno's side is counted; rules from autogen count for the rule they
+//! come from.
+//!
+//! Upstream counterpart: none.
 
 mod items;
 mod observe;
@@ -16,7 +18,7 @@ use crate::suite::Suite;
 use kyvtest_cel::observe::Fork;
 use kyvtest_go_compat::diagnostic::{FileId, Span};
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ItemKind {
     /// A rule, or a policy without rules.
@@ -25,13 +27,9 @@ pub enum ItemKind {
     Filter,
     /// A match condition or precondition in CEL.
     MatchCondition,
-    /// A variable.
     Variable,
-    /// A validation.
     Validation,
-    /// A message expression.
     MessageExpression,
-    /// An audit annotation.
     AuditAnnotation,
     /// A condition of `preconditions` or `deny`.
     Condition,
@@ -62,48 +60,45 @@ impl ItemKind {
     }
 }
 
-/// One thing that an item can come to.
+/// A possible outcome of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     /// The word for it.
     pub name: &'static str,
-    /// How often it did.
+    /// How often it occurred.
     pub count: u64,
-    /// Whether a suite should try it. Errors need not be possible, so they are only counted.
+    /// Whether a suite should exercise it. Errors may be impossible, so they are only counted.
     pub wanted: bool,
 }
 
-/// A part of a policy, and what it came to.
+/// A part of a policy, and its outcomes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// What it is.
     pub kind: ItemKind,
-    /// The rule that it belongs to; `None` in a policy without rules.
+    /// `None` in a policy without rules.
     pub rule: Option<String>,
-    /// Where it stands in the rule or spec: `validate.cel.expressions[0].expression`; empty for the rule itself.
+    /// The path in the rule or spec: `validate.cel.expressions[0].expression`; empty for the rule itself.
     pub path: String,
-    /// The part as it is written, where it is an expression or a part of one; else empty.
+    /// The source text of an expression or a part of one; otherwise empty.
     pub text: String,
-    /// Where it stands.
     pub span: Span,
-    /// What it came to.
     pub outcomes: Vec<Outcome>,
 }
 
 impl Item {
-    /// What it should have come to and did not.
+    /// The required outcomes that did not occur.
     pub fn missing(&self) -> impl Iterator<Item = &Outcome> {
         self.outcomes
             .iter()
             .filter(|outcome| outcome.wanted && outcome.count == 0)
     }
 
-    /// Whether it came to nothing at all.
+    /// Whether no outcome occurred.
     pub fn is_unreached(&self) -> bool {
         self.outcomes.iter().all(|outcome| outcome.count == 0)
     }
 
-    /// How many of the wanted outcomes occurred.
+    /// How many of the required outcomes occurred.
     pub fn score(&self) -> Score {
         let wanted = self.outcomes.iter().filter(|outcome| outcome.wanted);
         Score {
@@ -113,17 +108,15 @@ impl Item {
     }
 }
 
-/// So many of so many.
+/// A number out of a total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Score {
-    /// How many were seen.
     pub seen: u64,
-    /// How many there are.
     pub total: u64,
 }
 
 impl Score {
-    /// Puts scores together.
+    /// Adds scores.
     pub fn sum(scores: impl IntoIterator<Item = Self>) -> Self {
         scores.into_iter().fold(Self::default(), |all, one| Self {
             seen: all.seen + one.seen,
@@ -131,7 +124,7 @@ impl Score {
         })
     }
 
-    /// The percentage in tenths, rounded down; all of nothing is all.
+    /// The percentage in tenths, rounded down; 100 % of an empty total.
     pub const fn permille(self) -> u64 {
         match (self.seen * 1000).checked_div(self.total) {
             Some(permille) => permille,
@@ -146,45 +139,37 @@ impl Score {
     }
 }
 
-/// What was tried of a policy.
+/// The coverage of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyCoverage {
-    /// Its name.
     pub name: String,
-    /// Its kind.
     pub kind: &'static str,
-    /// Its file.
     pub file: FileId,
-    /// Its document there.
     pub doc: usize,
-    /// Its parts.
     pub items: Vec<Item>,
 }
 
 impl PolicyCoverage {
-    /// How much was tried.
     pub fn score(&self) -> Score {
         Score::sum(self.items.iter().map(Item::score))
     }
 }
 
-/// What a suite tries.
+/// The coverage of a suite.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Coverage {
-    /// Its policies.
     pub policies: Vec<PolicyCoverage>,
-    /// Its resources that no row and no case is about.
+    /// The resources that no row and no case tests.
     pub unreferenced: Vec<(Key, Span)>,
 }
 
 impl Coverage {
-    /// How much was tried.
     pub fn score(&self) -> Score {
         Score::sum(self.policies.iter().map(PolicyCoverage::score))
     }
 }
 
-/// The resources that no row and no case of a suite is about.
+/// The resources of a suite that no row and no case tests.
 fn unreferenced(suite: &Suite) -> Vec<(Key, Span)> {
     let checks: Vec<Check<'_>> = Check::all(suite).collect();
     let resources = suite.resources.iter().map(|resource| {

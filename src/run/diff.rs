@@ -1,8 +1,10 @@
-//! Two sets of policies on the same requests: which pairs of policies decide alike, and where they do not.
+//! Compares two sets of policies on the same requests, pair by pair.
 //!
-//! Each side is a list of suites; their policies are paired by name or as told. Every resource that a suite of either policy
-//! has is asked about on both sides, with every operation that one of their rows names, whether a row is about it or not:
-//! conversions go wrong on resources that no row tests.
+//! Each side is a list of suites; their policies are paired by name or by a mapping. Every resource of a suite of
+//! either policy is evaluated on both sides, with every operation that one of their rows names, even if no row tests
+//! it: conversions go wrong on untested resources.
+//!
+//! Upstream counterpart: none.
 
 use super::{CaseVerdict, Key, Response, Responses, Settings, evaluate::evaluate_with, lens};
 use crate::{
@@ -22,61 +24,54 @@ use kyvtest_model::{
 };
 use kyvtest_prove::server::Refused;
 
-/// Two policies that shall decide alike.
+/// Two policies that should decide alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyPair {
-    /// The policy on the one side, `namespace/name` if it has a namespace.
+    /// `namespace/name` if it has a namespace.
     pub from: String,
-    /// The policy on the other.
+    /// `namespace/name` if it has a namespace.
     pub to: String,
-    /// The kinds of the two.
     pub kinds: (&'static str, &'static str),
-    /// What they answer, by resource and operation.
+    /// The verdicts, by resource and operation.
     pub cases: Vec<DiffCase>,
-    /// Whether the other side is a native policy that warns the client on violations that Kyverno only audits.
+    /// Whether the `to` side is a native policy that warns the client about violations that Kyverno only audits.
     pub audit_warnings: bool,
 }
 
 /// One request on both sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiffCase {
-    /// The resource.
     pub resource: Key,
-    /// The operation.
     pub operation: Operation,
-    /// What the one side answers.
     pub from: CaseVerdict,
-    /// What the other answers.
     pub to: CaseVerdict,
-    /// How they differ: `weaker` if the other side admits more.
+    /// `weaker` if the `to` side admits more.
     pub divergence: Option<Divergence>,
-    /// Whether one of the two cannot be decided.
+    /// Whether one side cannot be decided.
     pub unsupported: bool,
 }
 
-/// What came of two sets.
+/// The comparison of two sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diff {
-    /// The pairs, by name of the one side's policy.
+    /// Sorted by the name of the `from` policy.
     pub pairs: Vec<PolicyPair>,
-    /// Policies of the one side without a partner.
+    /// Policies of the `from` side without a partner.
     pub only_from: Vec<String>,
-    /// Policies of the other side without a partner.
+    /// Policies of the `to` side without a partner.
     pub only_to: Vec<String>,
-    /// Policies that Kyverno or the API server refuses; their pairs have no cases.
+    /// Policies that Kyverno or the API server rejects; their pairs have no cases.
     pub refused: Vec<RefusedPolicy>,
-    /// Warnings about resources that the API server refuses: both sides see them as written.
+    /// Warnings about resources that the API server rejects: both sides see them as written.
     pub refusals: Vec<Diagnostic>,
 }
 
 /// A policy that cannot be stored, so that there is nothing to compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedPolicy {
-    /// Whether it is one of the first side.
+    /// Whether it is on the `from` side.
     pub from: bool,
-    /// Its name.
     pub policy: String,
-    /// Why it is refused.
     pub reason: String,
 }
 
@@ -132,7 +127,7 @@ fn refusal(key: &Key, refused: &Refused, settings: &Settings) -> Diagnostic {
     }
 }
 
-/// The name of a policy with its namespace, if it has one.
+/// The name of a policy, with its namespace if it has one.
 fn qualified(id: &PolicyId) -> String {
     if id.namespace.is_empty() {
         id.name.clone()
@@ -156,7 +151,7 @@ fn partner<'n>(wanted: &str, names: &'n [String]) -> Option<&'n String> {
     })
 }
 
-/// Whether both sides audit a request, and a native binding of the other side warns the client where Kyverno does not.
+/// Whether both sides audit a request, and a native binding of the `to` side also warns the client.
 fn warns_beside_audit(from: &[Suite], to: &[Suite], pair: &PolicyPair) -> bool {
     let audits = |case: &DiffCase| case.from.effect == Effect::Audit && case.to.effect == Effect::Audit;
     let mut classic = from.iter().flat_map(|suite| suite.policies.classic());
@@ -194,7 +189,7 @@ fn ids(suites: &[Suite]) -> Vec<PolicyId> {
     suites.iter().flat_map(policy_ids).collect()
 }
 
-/// The names of policies, sorted; those of different kinds may share one, and are then compared together.
+/// The distinct names of policies, sorted; policies of different kinds that share a name are compared together.
 fn names(ids: &[PolicyId]) -> Vec<String> {
     let mut names: Vec<String> = ids.iter().map(qualified).collect();
     names.sort();
@@ -237,7 +232,7 @@ fn compare_policies(
     let (Some(left), Some(right)) = (from.get_mut(first), to.get_mut(second)) else {
         return;
     };
-    // Whether a policy is refused shows even without resources.
+    // A rejected policy shows even without resources.
     let empty = evaluate(left, Vec::new(), &[], settings);
     let other = evaluate(right, Vec::new(), &[], settings);
     let before = refused.len();
@@ -279,7 +274,7 @@ fn compare_policies(
                 to: answer(theirs),
                 unsupported,
             };
-            // The suite's own operation may be one that a row names, too.
+            // A row may also name the suite's own operation.
             if !cases.contains(&case) {
                 cases.push(case);
             }
@@ -287,8 +282,8 @@ fn compare_policies(
     }
 }
 
-/// The resources of both sides, each once. Two of the same name that are not the same object come one after the other, so that
-/// both sides are always asked about the same objects.
+/// The resources of both sides, each once. Two different objects of the same name are put into separate layers, so that
+/// both sides always evaluate the same objects.
 fn layers<'r>(resources: impl Iterator<Item = &'r Resource>) -> Vec<Vec<Resource>> {
     let mut layers: Vec<Vec<Resource>> = Vec::new();
     'next: for resource in resources {
@@ -322,7 +317,7 @@ fn evaluate(suite: &mut Suite, resources: Vec<Resource>, operations: &[Operation
     responses
 }
 
-/// The requests that were asked, each once.
+/// The evaluated requests, each once.
 fn requests(responses: &[Response]) -> Vec<(Key, Option<Operation>)> {
     let mut requests: Vec<(Key, Option<Operation>)> = Vec::new();
     for response in responses.iter().filter(|response| response.check_id.is_none()) {
@@ -335,7 +330,7 @@ fn requests(responses: &[Response]) -> Vec<(Key, Option<Operation>)> {
     requests
 }
 
-/// What a policy says as a whole, and the operation of the request.
+/// The combined verdict of a policy, and the operation of the request.
 fn verdict(responses: &[Response], key: &Key, run: Option<Operation>, policy: &str) -> (Verdict, Operation) {
     let own: Vec<&Response> = responses
         .iter()
@@ -349,7 +344,7 @@ fn verdict(responses: &[Response], key: &Key, run: Option<Operation>, policy: &s
     (Verdict::strongest(verdicts), operation)
 }
 
-/// The objects before and after a policy that may change objects.
+/// The objects before and after a mutating policy.
 struct Mutated<'r> {
     before: &'r Document,
     /// `None` if an error lost it.
@@ -371,12 +366,12 @@ fn mutated<'r>(responses: &'r [Response], key: &Key, run: Option<Operation>, pol
     })
 }
 
-/// The difference of two policies on a request: policies that change objects are compared by the objects.
+/// Compares two policies on a request: mutating ones by their objects.
 fn compare_sides(ours: &Verdict, theirs: &Verdict, objects: &[Option<Mutated<'_>>; 2]) -> Option<Divergence> {
     let Some(given) = objects.iter().flatten().map(|mutated| mutated.before).next() else {
         return compare::compare(ours, theirs, &[]);
     };
-    // A policy without a response leaves the object as it is; one that loses it refuses the request.
+    // A policy without a response leaves the object unchanged; one that loses it denies the request.
     let after = objects
         .each_ref()
         .map(|side| side.as_ref().map_or(Some(given), |mutated| mutated.after));

@@ -1,7 +1,8 @@
 //! Values that edit the object of a request: `request.object.metadata.labels.team: blue`.
 //!
-//! Upstream counterpart: `processor/policy_processor.go` `makePolicyContext` (1.19): values are put into the JSON context, and
-//! the objects are read back from it. They concern classic policies only, and can add and replace, never remove.
+//! Upstream counterpart: `processor/policy_processor.go` `makePolicyContext` (1.19): values are put into the JSON
+//! context, and the objects are read back from it. They affect classic policies only, and can add and replace, never
+//! remove.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +10,7 @@ use crate::suite::{Named, Resource, Suite};
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::kube::{Operation, Request};
 
-/// The request as a classic policy sees it; `None` where no value edits it.
+/// The request as a classic policy sees it; `None` if no value edits it.
 pub(super) fn edited(suite: &Suite, policy: &str, resource: &Resource, request: &Request) -> Option<Request> {
     let values = &suite.values;
     let own = values
@@ -39,7 +40,7 @@ pub(super) fn edited(suite: &Suite, policy: &str, resource: &Resource, request: 
     Some(request)
 }
 
-/// What a value puts into `request`, if it concerns one of its objects.
+/// The change of a value to `request`, if it affects one of its objects.
 fn patch((key, value): &Named) -> Option<Value> {
     let path = split(&key.value);
     let (first, rest) = path.split_first()?;
@@ -57,7 +58,7 @@ fn patch((key, value): &Named) -> Option<Value> {
     (!map.is_empty()).then_some(value)
 }
 
-/// A path at its dots; a part in quotes may have dots of its own.
+/// Splits a path at its dots; a quoted part may contain dots.
 fn split(path: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut quoted = false;

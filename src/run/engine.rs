@@ -1,17 +1,17 @@
-//! Which engine rows are judged by.
+//! The engine that decides rows.
 
 use super::{Case, DivergenceClass, Outcome};
 use kyvtest_model::verdict::Status;
 
-/// Which engines evaluate the policies of a suite.
+/// The engines that evaluate the policies of a suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Engine {
     /// Kyverno decides the rows, and its verdicts are compared with those of the native policies.
     #[default]
     Both,
-    /// Kyverno decides the rows, and nothing is compared.
+    /// Kyverno decides the rows, without comparison.
     Kyverno,
-    /// The native policies that Kyverno would generate decide the rows, and nothing is compared.
+    /// The native policies that Kyverno would generate decide the rows, without comparison.
     Native,
 }
 
@@ -19,7 +19,7 @@ impl Engine {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Both, Self::Kyverno, Self::Native];
 
-    /// The word on the command line.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Both => "both",
@@ -28,13 +28,13 @@ impl Engine {
         }
     }
 
-    /// The engine of a word.
+    /// The engine of a name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|engine| engine.name() == name)
     }
 }
 
-/// Judges cases by the verdict of the native policy instead of Kyverno's. Cases of native policies stay as they are.
+/// Judges cases by the verdict of the native policy instead of Kyverno's. Cases of native policies are unchanged.
 pub(super) fn judge_native(cases: &mut [Case]) {
     for case in cases {
         let missing = case

@@ -1,4 +1,4 @@
-//! Both engines with the policies of a suite, and the cluster around them.
+//! Both engines with the policies of a suite, and their cluster.
 
 use std::sync::Arc;
 
@@ -55,9 +55,9 @@ pub(super) struct Engines<'s> {
     pub(super) controller: Controller,
     /// The API server with the suite's own native policies.
     pub(super) server: Server,
-    /// The policies with what Kyverno would generate from them.
+    /// The policies with their generated native counterparts.
     pub(super) counterparts: Counterparts,
-    /// The stages beside validation, if the suite has policies for them.
+    /// The stages other than validation, if the suite has policies for them.
     pub(super) offline: Option<Offline>,
     /// The policies on HTTP and Envoy requests.
     pub(super) authorization: Vec<AuthorizationPolicy>,
@@ -65,9 +65,9 @@ pub(super) struct Engines<'s> {
 
 /// One response to a request.
 pub(super) struct PolicyResponse {
-    /// The answers of the rules that match.
+    /// The results of the matching rules.
     pub(super) rules: Vec<RuleResponse>,
-    /// How they came about, if the run is traced.
+    /// The trace, if enabled.
     pub(super) trace: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ impl From<EngineResponse> for PolicyResponse {
 }
 
 impl<'s> Engines<'s> {
-    /// Compiles the policies of a suite. What is wrong with them goes to the responses.
+    /// Compiles the policies of a suite. Errors are added to the responses.
     pub(super) fn new(suite: &'s Suite, settings: &'s Settings, responses: &mut Responses) -> Self {
         let cluster = SuiteCluster::new(suite, settings);
         let validating = evaluated(suite);
@@ -146,12 +146,12 @@ impl<'s> Engines<'s> {
         }
     }
 
-    /// How Kyverno sees requests.
+    /// Kyverno's lens.
     pub(super) fn lens(&self) -> Lens {
         lens(self.settings)
     }
 
-    /// The cluster as evaluations see it, with another host.
+    /// The environment of evaluations, with another host.
     pub(super) fn environment<'e>(&'e self, host: &'e dyn Host) -> Environment<'e> {
         Environment {
             host,
@@ -159,13 +159,13 @@ impl<'s> Engines<'s> {
         }
     }
 
-    /// The request as a policy of Kyverno's sees it: values may edit the objects of classic policies.
+    /// The request as a Kyverno policy sees it: values may edit the objects of classic policies.
     pub(super) fn edited(&self, policy: &Lowered, request: &Request, resource: &Resource) -> Option<Request> {
         policy.as_classic()?;
         edited(self.suite, policy.name(), resource, request)
     }
 
-    /// What a policy of Kyverno's says about a request, none where upstream has no response.
+    /// The results of a Kyverno policy for a request; empty if upstream has no response.
     pub(super) fn kyverno(
         &self,
         policy: &Lowered,
@@ -173,8 +173,8 @@ impl<'s> Engines<'s> {
         resource: &Resource,
         host: &dyn Host,
     ) -> Vec<PolicyResponse> {
-        // `kyverno test` takes resources for payloads; in a cluster no request reaches a policy for payloads, and a suite
-        // that lists resources for one means payloads.
+        // `kyverno test` treats resources as payloads; in a cluster no request reaches a policy for payloads, and a
+        // suite that lists resources for one means payloads.
         let is_payload = if self.settings.compat {
             policy.is_for_payloads()
         } else {
@@ -220,8 +220,8 @@ impl<'s> Engines<'s> {
                 vec![PolicyResponse { rules, trace }]
             }
             Evaluation::Evaluated(responses) => {
-                // Upstream drops the silence of policies with a plain match block, so that autogen's other variants do not
-                // show (`processor/policy_processor.go` `hasSelector`).
+                // Upstream drops the missing match of policies with a plain match block, so that autogen's other
+                // variants do not show (`processor/policy_processor.go` `hasSelector`).
                 let mut variants = policy.variants().iter();
                 let mut is_dropped = |silent: bool| {
                     let constraints = variants.next().and_then(|variant| variant.constraints());
@@ -236,7 +236,7 @@ impl<'s> Engines<'s> {
         }
     }
 
-    /// What one of the suite's native policies says about a request. Its answer has no rule's name but the policy's.
+    /// The result of one of the suite's native policies for a request. It has the policy's name instead of a rule's.
     pub(super) fn native(
         &self,
         policy: &CompiledNativePolicy,
@@ -246,7 +246,7 @@ impl<'s> Engines<'s> {
     ) -> PolicyResponse {
         let created;
         let request = if self.settings.compat {
-            // Whatever operation a row names, the command line creates the object.
+            // The command line always creates the object, regardless of the row's operation.
             created = self.cluster.request(self.suite, resource, Operation::Create, None);
             &created
         } else {
@@ -269,11 +269,11 @@ fn lens(settings: &Settings) -> Lens {
     if settings.compat { Lens::CLI } else { Lens::CLUSTER }
 }
 
-/// The CEL policies of the modes that are evaluated.
+/// The CEL policies of the evaluated modes.
 fn evaluated(suite: &Suite) -> Vec<Policy> {
     let mut evaluated = Vec::new();
     for policy in suite.policies.validating() {
-        // The others are for payloads alone; one of a namespace is sorted in among the policies on admission requests.
+        // The others are for payloads only; a namespaced one is treated like a policy on admission requests.
         if policy.namespaced || !matches!(policy.spec.evaluation.mode, Mode::Http | Mode::Envoy) {
             evaluated.push(Policy::Validating(Arc::clone(policy)));
         }
@@ -310,10 +310,10 @@ fn accepted(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, response
     accepted
 }
 
-/// What the API server says of a version that it does not serve.
+/// The API server's message for a version that it does not serve.
 const NOT_SERVED: &str = "the server could not find the requested resource";
 
-/// The API server with the native policies of a suite. In the default lens those that a server refuses are refused here, too.
+/// The API server with the native policies of a suite. The default lens rejects policies that a server would reject.
 fn server(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses: &mut Responses) -> Server {
     let loaded = &suite.policies;
     let bindings: Vec<&ValidatingAdmissionPolicyBinding> = loaded.bindings.iter().map(|binding| &**binding).collect();
@@ -333,7 +333,7 @@ fn server(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses:
     let mut diagnostics = apiserver::check(&policies, &bindings, discovery);
     let mut of_mutation = apiserver::check_mutating(&mutating, &mutating_bindings, discovery);
     for diagnostic in &mut of_mutation {
-        // `kyverno test` reads no other version than `v1alpha1`, so suites have it; it is evaluated as `v1`.
+        // `kyverno test` reads only `v1alpha1`, so suites have it; it is evaluated as `v1`.
         if diagnostic.code == Code::NativeRefused && diagnostic.message == NOT_SERVED {
             diagnostic.severity = Severity::Warning;
             diagnostic
@@ -359,7 +359,7 @@ fn server(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses:
     Server::new(policies, bindings, apiserver::Lens::ApiServer).with_mutation(mutating, mutating_bindings)
 }
 
-/// Whether a policy takes part in the stages beside validation.
+/// Whether a policy takes part in the stages other than validation.
 fn is_beside(policy: &Policy) -> bool {
     matches!(
         policy,
@@ -371,7 +371,7 @@ fn is_beside(policy: &Policy) -> bool {
     )
 }
 
-/// Refuses policies whose schedule is not one.
+/// Rejects policies with an invalid schedule.
 fn schedules(suite: &Suite, responses: &mut Responses) {
     let deleting = suite
         .policies
@@ -408,7 +408,7 @@ fn warn_about_exceptions(suite: &Suite, responses: &mut Responses) {
     }
 }
 
-/// Whether a match block is nothing but one resource rule.
+/// Whether a match block is just one resource rule.
 fn is_plain(constraints: &MatchConstraints) -> bool {
     let selects = |selector: &Option<Spanned<LabelSelector>>| {
         selector.as_ref().is_some_and(|selector| !selector.value.is_empty())

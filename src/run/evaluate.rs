@@ -31,7 +31,7 @@ pub(super) fn evaluate(suite: &Suite, settings: &Settings, only: Option<BTreeSet
     evaluate_with(suite, settings, only, &[])
 }
 
-/// The same with more operations than the rows name.
+/// Like [`evaluate`], with operations in addition to those of the rows.
 pub(super) fn evaluate_with(
     suite: &Suite,
     settings: &Settings,
@@ -79,21 +79,23 @@ pub(super) fn evaluate_with(
     responses
 }
 
-/// Evaluates the policies on the resources; answers whether the run was not cancelled.
+/// Evaluates the policies on the resources; returns false if the run was cancelled.
 fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, responses: &mut Responses) -> bool {
     let Engines { suite, settings, .. } = *engines;
     let rows = lens::Rows::of(suite);
-    for mut asked in requests(suite, settings, operations) {
+    for mut suite_request in requests(suite, settings, operations) {
         if settings.is_stopped() {
             return false;
         }
-        let resource = asked.resource;
+        let resource = suite_request.resource;
         let key = Key::of(resource);
         if !responses.is_wanted(&key) {
             continue;
         }
-        let operation = asked.run.unwrap_or_else(|| default_operation(suite, resource));
-        let written = engines.cluster.written(suite, resource, operation, asked.old.take());
+        let operation = suite_request.run.unwrap_or_else(|| default_operation(suite, resource));
+        let written = engines
+            .cluster
+            .written(suite, resource, operation, suite_request.old.take());
         let seen = engines.cluster.seen(written);
         let request = &seen.request;
         if let Some(refused) = &seen.refused {
@@ -106,7 +108,7 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
         let before = responses.list.len();
         let check = Subject {
             engines,
-            asked: &asked,
+            suite_request: &suite_request,
             operation,
             key: &key,
             host,
@@ -120,7 +122,7 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
             responses.aborts = true;
             return true;
         }
-        // What mutation makes of an object is compared where it is validated.
+        // Mutated objects are compared during validation.
         if engines.offline.is_none() {
             let environment = engines.environment(host);
             engines
@@ -132,10 +134,10 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
     true
 }
 
-/// A resource in a run.
+/// A resource of a run.
 struct Subject<'s, 'e> {
     engines: &'s Engines<'e>,
-    asked: &'s SuiteRequest<'e>,
+    suite_request: &'s SuiteRequest<'e>,
     operation: Operation,
     key: &'s Key,
     host: &'s dyn Host,
@@ -145,7 +147,7 @@ impl Subject<'_, '_> {
     /// Evaluates all policies.
     ///
     /// # Errors
-    /// The text with which `kyverno test` ends.
+    /// The message with which `kyverno test` ends.
     fn evaluate(&self, request: &Request, list: &mut Vec<Response>) -> Result<(), String> {
         let Some(offline) = &self.engines.offline else {
             self.validate(Stage::Classic, request, list);
@@ -153,7 +155,7 @@ impl Subject<'_, '_> {
             return Ok(());
         };
         let Engines { suite, controller, .. } = self.engines;
-        let resource = self.asked.resource;
+        let resource = self.suite_request.resource;
         let sent = self.engines.cluster.decoded(&resource.object);
         let classic = controller.policies().iter().filter_map(Lowered::as_classic);
         let accepted: Vec<&Arc<ClassicPolicy>> = classic.map(CompiledClassicPolicy::policy).collect();
@@ -192,7 +194,13 @@ impl Subject<'_, '_> {
             }
             validated.push((before, own));
         };
-        let made = offline.pass((resource, &sent), self.asked.run, &accepted, self.host, &mut validate)?;
+        let made = offline.pass(
+            (resource, &sent),
+            self.suite_request.run,
+            &accepted,
+            self.host,
+            &mut validate,
+        )?;
         let mut rules = made.iter().flat_map(|response| &response.rules);
         if let (true, Some(rule)) = (self.engines.settings.compat, rules.find(|rule| rule.response.panics)) {
             return Err(format!("`kyverno test` panics: {}", rule.response.message));
@@ -233,14 +241,14 @@ impl Subject<'_, '_> {
     fn validate(&self, stage: Stage, request: &Request, list: &mut Vec<Response>) {
         let Engines { controller, server, .. } = self.engines;
         let watch = Stopwatch(self.engines.settings.watch);
-        let resource = self.asked.resource;
+        let resource = self.suite_request.resource;
         let of_stage = |policy: &&Lowered| match stage {
             Stage::Classic => !policy.is_cel(),
             Stage::Cel => policy.is_cel(),
             Stage::NativeMutation => false,
         };
         for policy in controller.policies().iter().filter(of_stage) {
-            // Beside other stages, only rules that validate count here.
+            // If there are other stages, only validating rules count here.
             let rules = match &self.engines.offline {
                 Some(offline) if !policy.is_cel() => match offline.validating_rules(policy.id()) {
                     Some(rules) => Some(rules),
@@ -250,7 +258,7 @@ impl Subject<'_, '_> {
             };
             let begin = watch.time();
             let evaluated = self.engines.kyverno(policy, request, resource, self.host);
-            // Of several responses of a policy, the first has the time.
+            // The time is charged to the first of several responses of a policy, so that times add up.
             let mut elapsed = watch.since(begin);
             for response in evaluated {
                 let mut response = self.response(policy.id(), Some(policy), response, elapsed);
@@ -278,8 +286,8 @@ impl Subject<'_, '_> {
         elapsed: Option<Duration>,
     ) -> Response {
         Response {
-            run: self.asked.run,
-            check_id: self.asked.check_id,
+            run: self.suite_request.run,
+            check_id: self.suite_request.check_id,
             operation: self.operation,
             scored: lowered.is_none_or(Lowered::is_scored),
             has_rules: lowered.is_some_and(|policy| !policy.is_cel()),
@@ -316,11 +324,11 @@ impl Subject<'_, '_> {
     }
 }
 
-/// The message of a result that only a registry can decide.
+/// The message of a result that requires a registry.
 const NEEDS_REGISTRY: &str = "needs a registry; `images` in the sidecar can state what it would answer";
 
-/// Marks results that only a registry can decide; `kyverno test` asks one that does not answer. Once a result of a rule is open,
-/// further ones say nothing more; `unverified` are such rules of earlier responses.
+/// Marks results that require a registry; `kyverno test` contacts one that does not respond. Once a result of a rule is
+/// undecided, further ones are redundant; `unverified` are such rules of earlier responses.
 pub(super) fn needs_registry(response: &mut offline::Made, unverified: &mut Vec<(String, String)>) {
     let policy = response.policy.clone();
     response.rules.retain_mut(|rule| {
@@ -359,7 +367,7 @@ fn payloads(engines: &Engines<'_>, host: &dyn Host, responses: &mut Responses) {
     }
 }
 
-/// The clock by which cases are timed, if they are.
+/// The clock by which cases are timed, if enabled.
 pub(super) struct Stopwatch(pub(super) Option<fn() -> Duration>);
 
 impl Stopwatch {

@@ -1,6 +1,7 @@
-//! Executes a plan: loads and runs its test files on several threads and hands the results to a sink, in the order of the plan.
+//! Executes a plan: loads and runs its test files on several threads and passes the results to a sink, in the order of
+//! the plan.
 //!
-//! What a sink sees depends on nothing but the input: not on the number of threads, nor on the order in which they finish.
+//! The events depend only on the input: neither on the number of threads, nor on the order in which they finish.
 
 use std::{
     collections::BTreeSet,
@@ -19,40 +20,34 @@ use crate::suite::{self, Dependencies, Disk, Files, Options, RecordingFiles, Sui
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::diagnostic::Sources;
 
-/// How a plan is executed.
+/// The settings of an execution.
 #[derive(Clone, Copy)]
 pub struct Execution<'e> {
-    /// How suites are run.
     pub settings: &'e Settings,
-    /// How suites are loaded.
+    /// The loading options.
     pub options: &'e Options<'e>,
-    /// Which of their cases are run.
     pub selection: &'e Selection,
-    /// What the configuration says of single cases.
+    /// The configuration's overrides for single cases.
     pub overrides: &'e Overrides,
-    /// The clock of reports.
     pub clock: &'e Clock,
-    /// On how many threads.
     pub threads: usize,
-    /// In which order.
     pub order: Order,
-    /// Record which files suites depend on.
+    /// Record the files that suites depend on.
     pub record_files: bool,
 }
 
-/// What happens in a run.
+/// An event of a run.
 pub enum Event<'e> {
-    /// The run begins with so many test files.
+    /// The run begins; the number of test files.
     Started(usize),
     /// A suite has been run.
     Suite(&'e FinishedSuite),
-    /// All suites of a test file have been run; how many problems there were until now.
+    /// All suites of a test file have been run; the number of problems so far.
     File(usize),
 }
 
 /// Receives the events of a run, one at a time.
 pub trait Sink {
-    /// Takes an event.
     fn event(&mut self, event: &Event<'_>);
 }
 
@@ -62,42 +57,40 @@ impl<F: FnMut(&Event<'_>)> Sink for F {
     }
 }
 
-/// A suite's run, with the texts that its diagnostics refer to.
+/// A suite's run, with the sources of its diagnostics.
 #[derive(Debug)]
 pub struct FinishedSuite {
-    /// The run.
     pub run: SuiteRun,
-    /// The texts.
     pub sources: Sources,
-    /// Which files and directories it depends on, if that is recorded.
+    /// The files and directories that it depends on, if recorded.
     pub dependencies: Dependencies,
     elapsed: Duration,
 }
 
-/// When a run was made and how long it took.
+/// The start and duration of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Times {
-    /// The begin: seconds since 1970 and nanoseconds.
+    /// Seconds since 1970 and nanoseconds.
     pub begin: (i64, u32),
-    /// How long all of it took.
+    /// The total duration.
     pub elapsed: Duration,
-    /// How long each suite took, in the order of the runs.
+    /// The duration of each suite, in the order of the runs.
     pub suites: Vec<Duration>,
     /// The time that expressions see, in RFC 3339: `--now`, or the start of the run.
     pub now: String,
 }
 
-/// Why a run ended before its end, and how many test files it did not come to.
+/// The reason for an early end, and the number of test files not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// It was cancelled.
+    /// The run was cancelled.
     Interrupted(usize),
-    /// There were as many problems as there may be.
+    /// The limit of problems was reached.
     MaxFail(usize),
 }
 
 impl Stop {
-    /// The word in reports.
+    /// The name in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Interrupted(_) => "interrupted",
@@ -111,15 +104,14 @@ impl Stop {
 pub struct Executed {
     /// The runs, sorted by path and document.
     pub runs: Vec<FinishedSuite>,
-    /// How many test files there were before anything was selected.
+    /// The number of test files before selection.
     pub found: usize,
-    /// The test files that were selected, run or not.
+    /// The selected test files, run or not.
     pub selected: BTreeSet<String>,
-    /// Why the run ended before its end.
+    /// The reason for an early end.
     pub stopped: Option<Stop>,
-    /// The clock.
     pub times: Times,
-    /// How long the run took; `None` where the clock stands still.
+    /// The duration of the run; `None` if the clock is pinned.
     pub elapsed: Option<Duration>,
 }
 
@@ -167,22 +159,22 @@ pub fn execute(plan: &Plan, execution: Execution<'_>, sink: &mut dyn Sink) -> Ex
     }
 }
 
-/// What has been run so far.
+/// The results so far.
 #[derive(Default)]
 struct Collector {
     runs: Vec<FinishedSuite>,
     files: usize,
     done: usize,
     problems: usize,
-    /// How many problems there may still be.
+    /// The remaining limit of problems.
     left: Option<usize>,
     stopped: Option<Stop>,
     is_full: bool,
 }
 
 impl Collector {
-    /// Takes the suites of a file; answers whether there are as many problems as there may be. What comes after the last of
-    /// them is left out, whether it was run or not.
+    /// Adds the suites of a file; returns whether the limit of problems is reached. Results after the limit are
+    /// dropped, even if they were run.
     fn take(&mut self, index: usize, suites: Vec<FinishedSuite>, sink: &mut dyn Sink) -> bool {
         self.done += 1;
         let mut suites = suites.into_iter().peekable();
@@ -207,20 +199,20 @@ impl Collector {
 }
 
 impl Executed {
-    /// The runs with the texts that their diagnostics refer to.
+    /// The runs with the sources of their diagnostics.
     pub fn listed(&self) -> Vec<(&SuiteRun, &Sources)> {
         self.runs.iter().map(|suite| (&suite.run, &suite.sources)).collect()
     }
 }
 
 impl FinishedSuite {
-    /// How many failing or diverging cases there are, and one for a broken suite.
+    /// The number of failing or diverging cases, plus one for a broken suite.
     pub fn problems(&self) -> usize {
         let cases = self.run.cases.iter();
         cases.filter(|case| is_problem(case)).count() + usize::from(self.run.is_broken())
     }
 
-    /// Leaves out what comes after as many problems as are left, and says whether that was anything.
+    /// Drops results after the remaining limit of problems, and returns whether there were any.
     fn cut(&mut self, left: &mut usize) -> bool {
         let broken = usize::from(self.run.is_broken());
         let cases = &mut self.run.cases;
@@ -239,7 +231,7 @@ fn is_problem(case: &Case) -> bool {
     case.outcome.fails() || case.diverges()
 }
 
-/// The runs of one test file; `None` if they were cancelled.
+/// The runs of one test file; `None` if cancelled.
 fn run_file(file: &PlannedFile, execution: &Execution<'_>) -> Option<Vec<FinishedSuite>> {
     let path = match file {
         PlannedFile::File(path) => path,
@@ -276,7 +268,7 @@ fn run_file(file: &PlannedFile, execution: &Execution<'_>) -> Option<Vec<Finishe
     Some(all)
 }
 
-/// Runs what is selected of a suite; `None` where nothing is.
+/// Runs the selected cases of a suite; `None` if there are none.
 fn run_suite(mut suite: Suite, execution: &Execution<'_>) -> Option<(SuiteRun, Sources)> {
     let Execution {
         settings,
@@ -315,7 +307,7 @@ fn run_suite(mut suite: Suite, execution: &Execution<'_>) -> Option<(SuiteRun, S
     selection.narrow(&mut run).then_some((run, suite.sources))
 }
 
-/// The clock of reports. A clock that `--now` fixes stands still, so that the same input gives the same bytes.
+/// The clock of reports. `--now` pins it, so that the same input gives the same bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     begin: (i64, u32),
@@ -345,7 +337,7 @@ impl Clock {
     }
 }
 
-/// A watch for [`Settings::watch`]: the time since its first use.
+/// A clock for [`Settings::watch`]: the time since its first use.
 pub fn watch() -> Duration {
     static BEGIN: OnceLock<Instant> = OnceLock::new();
     BEGIN.get_or_init(Instant::now).elapsed()

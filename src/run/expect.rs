@@ -1,6 +1,6 @@
-//! What a suite expects beyond results: effects, messages, matches, accepted divergences.
+//! Expectations besides results: effects, messages, matches, accepted divergences.
 //!
-//! The words come from the sidecar and the annotations (`docs/sidecar.md`); Kyverno knows nothing of them.
+//! They come from the sidecar and the annotations (`docs/sidecar.md`), which Kyverno ignores.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::suite::{Expectation, ExpectedDivergence, ExpectedMessage, OldObject};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 use kyvtest_model::{policy::Spanned, verdict::Effect};
 
-/// What is expected of one resource, all words about it put together.
+/// The expectations for one resource, merged.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct MergedExpectation<'s> {
     pub(super) old_object: Option<&'s OldObject>,
@@ -20,7 +20,7 @@ pub(super) struct MergedExpectation<'s> {
 }
 
 impl<'s> MergedExpectation<'s> {
-    /// Adds later words, which win field by field.
+    /// Merges later expectations, which take precedence field by field.
     pub(super) fn add(&mut self, later: &'s Expectation) {
         self.old_object = later.old_object.as_ref().or(self.old_object);
         self.effect = later.effect.or(self.effect);
@@ -29,13 +29,13 @@ impl<'s> MergedExpectation<'s> {
         self.divergence = later.divergence.as_ref().or(self.divergence);
     }
 
-    /// Whether it is expected that the policy leaves the resource alone.
+    /// Whether the policy is expected not to match the resource.
     pub(super) fn no_match(&self) -> bool {
         self.matches.is_some_and(|matches| !matches.value)
     }
 
-    /// Judges the cases of one row on one resource; `matched` says whether a rule answered at all. What the request meets
-    /// is the strongest of the answers, and any of them may carry the message.
+    /// Judges the cases of one row on one resource; `matched` says whether a rule had a result. The effect of the
+    /// request is the strongest of the results, and any of them may have the message.
     pub(super) fn judge(&self, cases: &mut [Case], matched: bool) {
         for case in cases.iter_mut() {
             case.expected_divergence = self.divergence.cloned();
@@ -73,7 +73,7 @@ impl<'s> MergedExpectation<'s> {
     }
 }
 
-/// What is wrong with the messages, if none of them is as expected.
+/// Reports the messages if none of them is as expected.
 fn message(wanted: &ExpectedMessage, cases: &[Case]) -> Option<Diagnostic> {
     let found = || cases.iter().filter_map(|case| case.kyverno.as_ref());
     let (text, met, what) = match wanted {
@@ -97,14 +97,14 @@ fn message(wanted: &ExpectedMessage, cases: &[Case]) -> Option<Diagnostic> {
         diagnostic = diagnostic.with_note(format!("got `{}`", answer.message));
     }
     Some(if found().next().is_none() {
-        diagnostic.with_note("no rule answered")
+        diagnostic.with_note("no rule produced a result")
     } else {
         diagnostic
     })
 }
 
 impl Case {
-    /// Adds an expectation that is not met: a case that had passed fails by it.
+    /// Adds an unmet expectation: a passing case then fails.
     pub(super) fn add_finding(&mut self, finding: Diagnostic) {
         if self.outcome == Outcome::Pass {
             self.outcome = Outcome::Fail;
@@ -113,7 +113,7 @@ impl Case {
         self.findings.push(finding);
     }
 
-    /// Accepts the divergence, if its class or its code is among those named.
+    /// Accepts the divergence, if its class or its code is named.
     pub fn accept(&mut self, names: &[String], reason: &str) {
         let named = self.divergence.as_ref().is_some_and(|found| {
             let is = |name: &String| name == found.class.as_str() || Some(name) == found.code.as_ref();
@@ -124,12 +124,12 @@ impl Case {
         }
     }
 
-    /// Makes an error of a case that took longer than it may.
+    /// Turns a case that exceeded its time limit into an error.
     pub fn limit(&mut self, limit: Duration) {
         if self.elapsed.is_none_or(|elapsed| elapsed <= limit) {
             return;
         }
-        // How long it took is another time in every run and is not said.
+        // The actual time differs in every run and is not reported.
         let limit = format!("{limit:?}");
         let (number, unit) = limit.split_at(limit.find(char::is_alphabetic).unwrap_or(limit.len()));
         let message = format!("case exceeded the time limit of {number} {unit}");
@@ -142,7 +142,7 @@ impl Case {
         self.findings.push(finding);
     }
 
-    /// Why the divergence is accepted, if it is: by the suite, or by the configuration.
+    /// The reason for accepting the divergence: the suite's, or the configuration's.
     pub fn accepted_because(&self) -> Option<&str> {
         let class = self.divergence.as_ref()?.class;
         let expected = self.expected_divergence.as_ref();
@@ -152,15 +152,15 @@ impl Case {
             .or(expected.map(|expected| expected.reason.value.as_str()))
     }
 
-    /// Whether the engines differ in a way that fails a run: it does, and the suite does not expect it.
+    /// Whether the engines diverge in a way that fails a run and that the suite does not expect.
     pub fn diverges(&self) -> bool {
         let found = self.divergence.as_ref();
         found.is_some_and(|found| found.class.fails()) && self.accepted_because().is_none()
     }
 }
 
-/// Judges the expected divergence of a case, once its native answer and its divergence are filled in: it must occur, so that
-/// lists of known differences do not rot.
+/// Judges the expected divergence of a case, once its native verdict and its divergence are known: it must occur, so
+/// that lists of accepted divergences stay current.
 pub fn settle(case: &mut Case) {
     let Some(wanted) = case.expected_divergence.clone() else {
         return;
@@ -184,7 +184,7 @@ pub fn settle(case: &mut Case) {
     case.add_finding(finding);
 }
 
-/// Fails the cases whose accepted divergence has expired; the time is in seconds since 1970. A run itself knows no clock.
+/// Fails the cases whose accepted divergence has expired; the time is in seconds since 1970. A run itself has no clock.
 pub fn expire(cases: &mut [Case], now: i64) {
     let Ok(now) = jiff::Timestamp::from_second(now) else {
         return;
@@ -197,7 +197,7 @@ pub fn expire(cases: &mut [Case], now: i64) {
         else {
             continue;
         };
-        // Days in this form sort as texts.
+        // Dates in this form sort as strings.
         if day.value < today {
             let message = format!("accepted divergence expired on {}", day.value);
             let finding = Diagnostic::at(Code::ExpiredDivergence, day.span, message)

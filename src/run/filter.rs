@@ -1,8 +1,8 @@
 //! Filter expressions: `policy(=disallow-*) & result(diverge) & !tag(slow)`.
 //!
-//! The language is that of nextest's filter sets with the things of a suite as predicates; `docs/filters.md` is the
-//! reference. A filter is asked in steps: what is known of a file, then of a suite, then of a case, so that suites which
-//! cannot have a selected case are not run, nor policies evaluated on resources that no selected case is about.
+//! The language is that of nextest's filter sets with the parts of a suite as predicates; `docs/filters.md` is the
+//! reference. A filter is evaluated in steps, for a file, a suite and a case, so that suites without selected cases are
+//! not run, and policies are evaluated only on resources of selected cases.
 
 mod parse;
 
@@ -15,7 +15,6 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::{kube::Operation, verdict::DivergenceClass};
 
-/// A filter expression.
 #[derive(Debug, Clone)]
 pub struct Filter(Expression);
 
@@ -29,7 +28,7 @@ enum Expression {
     Any(Vec<Expression>),
 }
 
-/// What a predicate looks at.
+/// The subject of a predicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Subject {
     Suite,
@@ -60,7 +59,7 @@ impl Subject {
         ("id", Self::Id),
     ];
 
-    /// The words that it can be, where there are only these.
+    /// The possible values, if the set is fixed.
     fn words(self) -> Vec<&'static str> {
         match self {
             Self::Operation => Operation::ALL.iter().map(|operation| operation.as_str()).collect(),
@@ -84,13 +83,13 @@ impl Subject {
 
 #[derive(Debug, Clone)]
 enum Matcher {
-    /// `=text`: the whole text; wildcards are understood, names have none.
+    /// `=text`: the whole string; wildcards are supported, since names have none.
     Exact(String),
-    /// `~text`: a part of it.
+    /// `~text`: a substring.
     Contains(String),
     /// `/text/`: a regular expression that matches somewhere.
     Regex(Regex),
-    /// The whole text, with wildcards.
+    /// The whole string, with wildcards.
     Glob(String),
 }
 
@@ -106,15 +105,15 @@ impl Matcher {
 }
 
 impl Filter {
-    /// Reads an expression, whose text is a source of its own.
+    /// Parses an expression, which is its own source.
     ///
     /// # Errors
-    /// What cannot be understood, and where.
+    /// The syntax error with its location.
     pub fn parse(text: &str, file: FileId) -> Result<Self, Diagnostic> {
         parse::parse(text, file).map(Self)
     }
 
-    /// Whether cases of a test file can be selected; `None` where that depends on more than its path.
+    /// Whether cases of a test file can be selected; `None` if that depends on more than its path.
     pub fn file(&self, path: &str) -> Option<bool> {
         self.0.decide(&|subject, matcher| match subject {
             Subject::Path => Some(matcher.matches(path)),
@@ -122,7 +121,7 @@ impl Filter {
         })
     }
 
-    /// Whether cases of a suite can be selected; `None` where that depends on the case.
+    /// Whether cases of a suite can be selected; `None` if that depends on the case.
     pub fn suite(&self, path: &str, name: &str, tags: &[String]) -> Option<bool> {
         self.0.decide(&|subject, matcher| match subject {
             Subject::Path => Some(matcher.matches(path)),
@@ -132,7 +131,7 @@ impl Filter {
         })
     }
 
-    /// Whether cases of a policy on a resource can be selected; `None` where that depends on more.
+    /// Whether cases of a policy on a resource can be selected; `None` if that depends on more.
     pub(super) fn row(&self, suite: &Suite, tags: &[String], policy: &str, key: &Key) -> Option<bool> {
         self.0.decide(&|subject, matcher| match subject {
             Subject::Path => Some(matcher.matches(&suite.path)),
@@ -153,13 +152,13 @@ impl Filter {
 }
 
 impl Expression {
-    /// The answer as far as the predicates know it.
-    fn decide(&self, ask: &dyn Fn(Subject, &Matcher) -> Option<bool>) -> Option<bool> {
-        // What decides at once, and what else would.
+    /// Evaluates as far as the predicates are known.
+    fn decide(&self, evaluate: &dyn Fn(Subject, &Matcher) -> Option<bool>) -> Option<bool> {
+        // One value decides at once, the other does not.
         let fold = |parts: &[Self], decisive: bool| {
             let mut all = Some(!decisive);
             for part in parts {
-                match part.decide(ask) {
+                match part.decide(evaluate) {
                     Some(answer) if answer == decisive => return Some(decisive),
                     Some(_) => {}
                     None => all = None,
@@ -169,8 +168,8 @@ impl Expression {
         };
         match self {
             Self::Constant(answer) => Some(*answer),
-            Self::Is(subject, matcher) => ask(*subject, matcher),
-            Self::Not(inner) => inner.decide(ask).map(|answer| !answer),
+            Self::Is(subject, matcher) => evaluate(*subject, matcher),
+            Self::Not(inner) => inner.decide(evaluate).map(|answer| !answer),
             Self::All(parts) => fold(parts, false),
             Self::Any(parts) => fold(parts, true),
         }

@@ -1,8 +1,9 @@
-//! The data lens of a run: which objects policies see, and how that matters to the rows.
+//! The data lens of a run: the objects that policies see, and the effect on the rows.
 //!
-//! A request is built from the object as written; in the lens `normalised` the API server's part is done before any policy
-//! sees it. An object that the server refuses is evaluated as written, with a warning. No upstream counterpart:
-//! `kyverno test` evaluates objects as written.
+//! A request is built from the object as written; in the lens `normalised` the API server completes it before any
+//! policy sees it. An object that the server rejects is evaluated as written, with a warning.
+//!
+//! Upstream counterpart: none; `kyverno test` evaluates objects as written.
 
 use rustc_hash::FxHashMap;
 
@@ -21,19 +22,19 @@ use kyvtest_kyverno::response::RuleResponse;
 use kyvtest_model::{kube::Request, policy::PolicyId, verdict::Status};
 use kyvtest_prove::server::Refused;
 
-/// A request as policies see it, and as it is written.
+/// A request as policies see it, and as written.
 pub(super) struct Seen {
     pub(super) request: Request,
     /// The request as written; `None` if policies see that.
     pub(super) written: Option<Request>,
-    /// Why the API server refuses the object; policies see it as written then.
+    /// The API server's error; policies then see the object as written.
     pub(super) refused: Option<Refused>,
 }
 
-/// How the data lens matters to the answer of a policy.
+/// The effect of the data lens on a policy's response.
 #[derive(Debug, Clone, Default)]
 pub struct LensNote {
-    /// The API server refuses the object, so that the policy was evaluated on the object as written.
+    /// The API server rejects the object, so that the policy was evaluated on the object as written.
     pub refused: bool,
     /// The statuses of the rules on the object as written, if they differ.
     pub raw: Option<Vec<(String, Status)>>,
@@ -41,12 +42,12 @@ pub struct LensNote {
     pub raw_native: Option<Status>,
 }
 
-/// The rows and cases of a suite by the resources that they name.
+/// The rows and cases of a suite, indexed by the resources that they name.
 pub(super) struct Rows<'s> {
     all: Vec<Check<'s>>,
-    /// Positions of those that name their resources, by the name.
+    /// Indices of those that name their resources, by name.
     by_reference: FxHashMap<&'s str, Vec<usize>>,
-    /// Positions of the others.
+    /// Indices of the others.
     others: Vec<usize>,
 }
 
@@ -72,7 +73,7 @@ impl<'s> Rows<'s> {
         }
     }
 
-    /// Whether a row is judged by a response.
+    /// Whether a row uses a response.
     fn read(&self, response: &Response) -> bool {
         let references = response.key.references();
         let named = references
@@ -89,8 +90,7 @@ impl<'s> Rows<'s> {
     }
 }
 
-/// Notes what the policies say about the object as written, if that differs from their responses about the same request as the
-/// API server hands it on.
+/// Records the policies' results for the object as written, if they differ from those for the completed object.
 pub(super) fn note_differences(
     engines: &Engines<'_>,
     rows: &Rows<'_>,
@@ -130,7 +130,7 @@ pub(super) fn note_differences(
     }
 }
 
-/// What the policies say about the request as written, in the order of all responses.
+/// The policies' responses to the request as written, in the order of all responses.
 fn raw_responses(
     engines: &Engines<'_>,
     written: &Request,
@@ -155,7 +155,7 @@ fn raw_responses(
     kyverno.chain(native).collect()
 }
 
-/// The same for runs in which the generated native policies decide the rows.
+/// Like [`note_differences`], for runs in which the generated native policies decide the rows.
 fn note_native(
     engines: &Engines<'_>,
     written: &Request,
@@ -183,7 +183,7 @@ fn note_native(
     }
 }
 
-/// How the data lens matters to a case, as a sentence; `None` if it does not.
+/// A sentence on the effect of the data lens on a case; `None` if it has none.
 pub(super) fn describe(case: &Case, answers: &[&Response], rule: Option<&str>) -> Option<String> {
     if answers.iter().any(|answer| answer.lens.refused) {
         return Some("judged on the object as written: the API server refuses it".to_owned());
@@ -206,7 +206,7 @@ pub(super) fn describe(case: &Case, answers: &[&Response], rule: Option<&str>) -
     (before != now).then(|| with_raw(before)).flatten()
 }
 
-/// The warning about an object that the API server refuses, at the place of its first error.
+/// The warning about an object that the API server rejects, located at its first error.
 pub(super) fn refusal(suite: &Suite, resource: &Resource, refused: &Refused, settings: &Settings) -> Diagnostic {
     let field = refused.errors.first().map_or("", |cause| cause.field.as_str());
     let span = place(&suite.sources, resource.origin.span, field);
@@ -221,7 +221,7 @@ pub(super) fn refusal(suite: &Suite, resource: &Resource, refused: &Refused, set
     }
 }
 
-/// The warning about a refused object, without a place: the first error, the others as notes.
+/// The warning about a rejected object, without a location: the first error, the others as notes.
 pub fn refused_object(subject: &str, refused: &Refused) -> Diagnostic {
     let mut errors = refused.errors.iter();
     let first = errors
@@ -232,7 +232,7 @@ pub fn refused_object(subject: &str, refused: &Refused) -> Diagnostic {
     errors.fold(diagnostic, |diagnostic, error| diagnostic.with_note(error.to_string()))
 }
 
-/// Where a field of an object is written: the longest part of its path that is.
+/// The location of a field of an object, or of its nearest existing ancestor.
 pub fn place(sources: &Sources, object: Span, field: &str) -> Span {
     let whole = Span::point(object.file, object.start);
     let Some(text) = sources.text(object.file) else {
@@ -258,7 +258,7 @@ pub fn place(sources: &Sources, object: Span, field: &str) -> Span {
     span
 }
 
-/// The first map that starts at an offset or after it, comments left out.
+/// The first map at or after an offset, ignoring comments.
 fn starting_at(node: Node<'_>, start: u32) -> Option<Node<'_>> {
     if node.span().end <= start {
         return None;

@@ -1,11 +1,11 @@
 //! The MutatingAdmissionPolicies of a suite on one request.
 //!
-//! Upstream counterpart: in the lens of `kyverno test` the stage of `processor/policy_processor.go` between classic policies and
-//! MutatingPolicies (Kyverno 1.19), each policy on what the one before left; else the mutating phase of the API server, with all
-//! policies together.
+//! Upstream counterpart: in the lens of `kyverno test` the stage of `processor/policy_processor.go` between classic
+//! policies and MutatingPolicies (Kyverno 1.19), each policy on the result of the one before; otherwise the mutating
+//! phase of the API server, with all policies together.
 //!
-//! Known deviation: in the default lens the object is decoded and defaulted after each mutation, and the server's plugins do not
-//! run, so that it can be compared with one that a person wrote.
+//! Known deviation: in the default lens the object is decoded and defaulted after each mutation, and the server's
+//! plugins do not run, so that it can be compared with a hand-written one.
 
 use super::{
     engines::{Engines, PolicyResponse, native_mutating_id},
@@ -29,7 +29,7 @@ pub(super) struct NativeMutation {
     pub(super) objects: ResponseObjects,
 }
 
-/// Runs the policies on the object of a request as written, and leaves what they made of it.
+/// Runs the policies on the object of a request as written, which is replaced by the result.
 pub(super) fn evaluate(
     engines: &Engines<'_>,
     written: &Request,
@@ -56,7 +56,7 @@ pub(super) fn evaluate(
             object: object.clone().into(),
             ..resource.clone()
         };
-        // Whatever operation a row names, the command line creates the object.
+        // The command line always creates the object, regardless of the row's operation.
         let request = engines
             .cluster
             .request(engines.suite, &current, Operation::Create, None);
@@ -72,12 +72,12 @@ pub(super) fn evaluate(
     responses
 }
 
-/// What one policy did in the mutating phase. Every response has the object after the whole phase: policies may run again after
-/// one another.
+/// The response of one policy in the mutating phase. Every response has the object after the whole phase: policies may
+/// run again after one another.
 fn admitted(policy: &CompiledMutatingPolicy, mutated: &Mutated, before: &Document) -> NativeMutation {
     let mut verdict = mutated.of_policy(policy.name());
     let refusal = mutated.refusal.as_ref();
-    // What the server refuses afterwards is the fault of the policies that changed the object.
+    // A later rejection by the server is attributed to the policies that changed the object.
     if let Some(refusal) = refusal.filter(|refusal| refusal.by == RefusedBy::Later)
         && verdict.as_ref().is_some_and(|verdict| verdict.status == Status::Pass)
     {

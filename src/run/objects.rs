@@ -1,9 +1,9 @@
-//! Objects that rows expect, compared with those that came of the policies.
+//! Compares expected objects of rows with the results of policies.
 //!
-//! Upstream counterpart: `cmd/cli/kubectl-kyverno/commands/test/compare.go` and `resource/{compare,tidy,labels}.go` (1.19): labels
-//! of generation do not count, nor do nulls and empty maps and lists. Numbers are compared by value.
+//! Upstream counterpart: `cmd/cli/kubectl-kyverno/commands/test/compare.go` and `resource/{compare,tidy,labels}.go`
+//! (1.19): labels of generation do not count, nor do nulls and empty maps and lists. Numbers are compared by value.
 //!
-//! Known deviation: the text of a difference lists paths with both values; upstream's is a diff of characters.
+//! Known deviation: a difference is reported as paths with both values; upstream prints a character diff.
 
 use serde_json::{Map, Value as Json};
 
@@ -11,7 +11,7 @@ pub use crate::mutation::Difference;
 use crate::{mutation, suite::Resource};
 use kyvtest_go_compat::value::{Document, Value};
 
-/// The document that is meant by an object, if there is one: the first of its version, kind, namespace and name.
+/// The expected document for an object: the first with its version, kind, namespace and name.
 pub(crate) fn expected_for<'r>(object: &Document, expected: &'r [Resource]) -> Option<&'r Resource> {
     let root = object.root();
     let text = |path: &[&str]| root.at(path).and_then(Value::as_str).unwrap_or_default();
@@ -23,7 +23,7 @@ pub(crate) fn expected_for<'r>(object: &Document, expected: &'r [Resource]) -> O
     })
 }
 
-/// Where an object differs from what is expected, in order of the paths; nowhere if they are equal.
+/// The differences between an object and the expected one, sorted by path; empty if they are equal.
 pub fn differences(expected: &Document, actual: &Document) -> Vec<Difference> {
     let ready = |document: &Document| {
         let mut object = document.root().to_serde();
@@ -33,7 +33,7 @@ pub fn differences(expected: &Document, actual: &Document) -> Vec<Difference> {
     mutation::differences(&ready(expected), &ready(actual))
 }
 
-/// The differences in lines.
+/// The differences as lines.
 pub fn describe(differences: &[Difference]) -> String {
     let lines = differences.iter().map(|difference| format!("\n{difference}"));
     lines.collect()
@@ -45,7 +45,7 @@ fn fix_labels(object: &mut Json) {
     };
     let mut labels = Map::new();
     labels.insert("app.kubernetes.io/managed-by".to_owned(), "kyverno".into());
-    // A map with other values than strings counts as none.
+    // A map with values other than strings counts as absent.
     if let Some(own) = metadata.get("labels").and_then(Json::as_object)
         && own.values().all(Json::is_string)
     {

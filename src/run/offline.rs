@@ -1,4 +1,4 @@
-//! What `kyverno test` does with a suite beside validating: mutation, generation, deletion.
+//! The stages of `kyverno test` other than validation: mutation, generation, deletion.
 //!
 //! Upstream counterpart: see [`kyvtest_kyverno::offline`].
 
@@ -29,7 +29,7 @@ pub(super) use kyvtest_kyverno::offline::PolicyResponse as Made;
 /// A suite as `kyverno test` runs it.
 pub(super) struct Offline {
     case: Case,
-    /// The rules that validate, by classic policy; policies without one, and those that check images, are not here.
+    /// The validating rules, by classic policy; policies without one, and those that verify images, are absent.
     validating: FxHashMap<PolicyId, BTreeSet<String>>,
 }
 
@@ -55,7 +55,7 @@ impl Offline {
     /// One pass over a resource, see [`pass`].
     ///
     /// # Errors
-    /// The text with which `kyverno test` ends.
+    /// The message with which `kyverno test` ends.
     pub(super) fn pass(
         &self,
         resource: (&Resource, &Document),
@@ -70,7 +70,7 @@ impl Offline {
     /// One pass over a JSON payload, see [`payload_pass`].
     ///
     /// # Errors
-    /// The text with which `kyverno test` ends.
+    /// The message with which `kyverno test` ends.
     pub(super) fn payload_pass(&self, name: &str, payload: &Document, host: &dyn Host) -> Result<Vec<Made>, String> {
         payload_pass(&self.case, name, payload, host)
     }
@@ -87,7 +87,6 @@ fn validating(suite: &Suite) -> FxHashMap<PolicyId, BTreeSet<String>> {
     rules.filter(|(_, names)| !names.is_empty()).collect()
 }
 
-/// The objects of a response.
 pub(super) fn objects(response: &mut Made, resource: &Document) -> ResponseObjects {
     let rules = response.rules.iter_mut().map(|rule| RuleObjects {
         rule_type: rule.rule_type,
@@ -104,7 +103,7 @@ pub(super) fn objects(response: &mut Made, resource: &Document) -> ResponseObjec
 fn case(suite: &Suite, cluster: &SuiteCluster, compat: bool) -> Case {
     let surroundings = surroundings(suite);
     let mut policies = suite.policies.clone();
-    // Whether the schema takes a document was decided when the suite was loaded.
+    // The schema check took place when the suite was loaded.
     policies.refused = None;
     Case {
         file: "policy.yaml",
@@ -125,7 +124,7 @@ fn case(suite: &Suite, cluster: &SuiteCluster, compat: bool) -> Case {
     }
 }
 
-/// The files from which rules clone: the first row with a file that names policy and rule as they are written decides.
+/// The files from which rules clone: the first row with a file that names policy and rule literally decides.
 fn clone_sources(suite: &Suite) -> Vec<CloneSource> {
     let mut sources = Vec::new();
     for policy in suite.policies.classic() {
@@ -186,7 +185,7 @@ fn global(entry: &GlobalContextEntry) -> (String, Result<Data, String>) {
     (name.to_owned(), global_value(name, &data, path, &projections))
 }
 
-/// The values as a values file writes them.
+/// The values in the format of a values file.
 fn values(values: &Values) -> Json {
     let named = |values: &[Named]| -> Map<String, Json> {
         let pairs = values.iter();

@@ -1,6 +1,6 @@
-//! Settings for the cases that a filter selects: time limits, and divergences that are accepted.
+//! Settings for the cases that a filter selects: time limits, and accepted divergences.
 //!
-//! Of several entries that select a case, the first one that says something counts.
+//! If several entries select a case, the first one with the setting counts.
 
 use std::time::Duration;
 
@@ -9,29 +9,28 @@ use super::{SuiteRun, filter::Filter};
 /// The settings for the cases of one filter.
 #[derive(Debug, Clone)]
 pub struct Override {
-    /// The filter as it is written.
+    /// The filter as written.
     pub text: String,
-    /// The filter.
     pub filter: Filter,
-    /// How long a case may take.
+    /// The time limit of a case.
     pub timeout: Option<Duration>,
-    /// The divergences that are accepted: classes or codes of hazards.
+    /// The accepted divergences: classes or hazard codes.
     pub accept: Vec<String>,
-    /// Why they are.
+    /// The reason for accepting them.
     pub reason: String,
 }
 
-/// All entries, and the time limit of cases without one of their own.
+/// All entries, and the default time limit.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
-    /// The entries, the most important one first.
+    /// In descending precedence.
     pub entries: Vec<Override>,
-    /// How long other cases may take.
+    /// The time limit of other cases.
     pub timeout: Option<Duration>,
 }
 
 impl Overrides {
-    /// Whether anything depends on how long cases take.
+    /// Whether anything depends on the duration of cases.
     pub fn needs_watch(&self) -> bool {
         self.timeout.is_some() || self.entries.iter().any(|entry| entry.timeout.is_some())
     }

@@ -1,7 +1,7 @@
-//! JSON payloads in `kyverno test`, beside the policies that are written for them.
+//! JSON payloads in `kyverno test`, for policies that are not written for them.
 //!
-//! Upstream counterpart: the loop over `jsonPayloads` in `runTest` of `cmd/cli/kubectl-kyverno/commands/test/test.go`. A
-//! classic policy sees an empty object, so that its rules do not match.
+//! Upstream counterpart: the loop over `jsonPayloads` in `runTest` of `cmd/cli/kubectl-kyverno/commands/test/test.go`.
+//! A classic policy sees an empty object, so that its rules do not match.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 use kyvtest_kyverno::lowered::Lowered;
 use kyvtest_model::policy::PolicyId;
 
-/// Evaluates the policies that validate no payloads on each of them. What ends `kyverno test` ends the run.
+/// Evaluates the policies that do not validate payloads on each of them. An error that ends `kyverno test` ends the
+/// run.
 pub(super) fn evaluate_beside(engines: &Engines<'_>, host: &dyn Host, responses: &mut Responses) {
     for payload in &engines.suite.json_payloads {
         let key = Key::named(&payload.path.value);

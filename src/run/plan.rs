@@ -1,4 +1,4 @@
-//! The plan of a run: the test files that paths name, as far as they are selected.
+//! The plan of a run: the selected test files below the given paths.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +11,18 @@ use kyvtest_go_compat::diagnostic::Diagnostic;
 pub struct Plan {
     /// The files to run.
     pub(super) files: Vec<PlannedFile>,
-    /// How many test files there were before anything was selected.
+    /// The number of test files before selection.
     pub found: usize,
-    /// The test files that the selection left.
+    /// The test files after selection.
     pub selected: BTreeSet<String>,
 }
 
-/// A test file, or what is wrong with a path.
+/// A test file, or an unusable path.
 #[derive(Debug)]
 pub(super) enum PlannedFile {
     /// A file to load.
     File(String),
-    /// A path that cannot be used, and why.
+    /// A path that cannot be used, and the reason.
     Unusable(String, Diagnostic),
 }
 
@@ -34,7 +34,7 @@ impl PlannedFile {
     }
 }
 
-/// In which order and on how many threads test files are run.
+/// The order and the number of threads in which test files are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// By path, on as many threads as requested.
@@ -44,7 +44,7 @@ pub enum Order {
 }
 
 impl Plan {
-    /// Finds the test files below paths and leaves those that the selection may need.
+    /// Finds the test files below paths and keeps those that the selection may need.
     pub fn new(files: &dyn Files, paths: &[String], options: &Options<'_>, selection: &Selection) -> Self {
         let mut planned = Vec::new();
         for path in paths {
@@ -71,22 +71,21 @@ impl Plan {
         }
     }
 
-    /// Leaves only some of the files.
+    /// Keeps only some of the files.
     pub fn retain(&mut self, only: &BTreeSet<String>) {
         self.files.retain(|file| only.contains(file.path()));
     }
 
-    /// How many files are run.
+    /// The number of files to run.
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Whether no file is run.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// The positions of the files in the order in which they are run, and on how many threads.
+    /// The indices of the files in execution order, and the number of threads.
     pub(super) fn schedule(&self, order: Order, threads: usize) -> (Vec<usize>, usize) {
         let mut positions: Vec<usize> = (0..self.files.len()).collect();
         match order {

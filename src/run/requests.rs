@@ -8,7 +8,6 @@ use crate::suite::{Named, OldObject, Resource, Suite};
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::kube::Operation;
 
-/// One request that policies are evaluated on.
 pub(super) struct SuiteRequest<'s> {
     pub(super) run: Option<Operation>,
     pub(super) check_id: Option<CheckId>,
@@ -16,8 +15,8 @@ pub(super) struct SuiteRequest<'s> {
     pub(super) old: Option<Document>,
 }
 
-/// Every resource in every run, and then the requests of rows and cases with an old object of their own, which
-/// `kyverno test` does not have.
+/// Every resource in every run, followed by the requests of rows and cases with their own old object, which `kyverno
+/// test` does not have.
 pub(super) fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[Operation]) -> Vec<SuiteRequest<'s>> {
     let checks: Vec<Check<'s>> = Check::all(suite)
         .filter(|check| !settings.compat || check.row().is_some())
@@ -66,8 +65,8 @@ pub(super) fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[
     requests
 }
 
-/// The old object that an expectation gives; `None` where its file could not be read. What no update can change is taken
-/// from the resource where the object does not say it.
+/// The old object of an expectation; `None` if its file could not be read. Immutable fields that it omits are taken
+/// from the resource.
 fn old_object(suite: &Suite, resource: &Resource, old: &OldObject) -> Option<Document> {
     let given = match old {
         OldObject::Inline(part) => part.document(),
@@ -108,7 +107,7 @@ pub(super) fn keys(suite: &Suite, settings: &Settings) -> Vec<Key> {
     keys
 }
 
-/// The operation that the values set, else CREATE.
+/// The operation in the values, else CREATE.
 pub(super) fn default_operation(suite: &Suite, resource: &Resource) -> Operation {
     let operation = |values: &[Named]| {
         let value = values.iter().rev().find(|(name, _)| name.value == "request.operation");

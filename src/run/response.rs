@@ -1,4 +1,4 @@
-//! What the policies of a suite say about its resources.
+//! The responses of a suite's policies to its resources.
 
 use std::{collections::BTreeSet, fmt, ops::Deref, sync::Arc, time::Duration};
 
@@ -21,20 +21,17 @@ use kyvtest_kyverno::{offline::RuleType, response::RuleResponse};
 use kyvtest_model::{kube::Operation, policy::PolicyId};
 use kyvtest_prove::{behaviour::Behaviours, server::Refused};
 
-/// Which resource a response is about. Copies share their strings.
+/// Identifies the resource of a response. Copies share their strings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Key(Arc<KeyParts>);
 
-/// What a [`Key`] consists of; of a payload only the name is set, to its path.
+/// The parts of a [`Key`]; for a payload only the name is set, to its path.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct KeyParts {
-    /// The API version.
     pub api_version: String,
-    /// The kind.
     pub kind: String,
-    /// The namespace; empty for cluster-wide kinds.
+    /// Empty for cluster-wide kinds.
     pub namespace: String,
-    /// The name.
     pub name: String,
 }
 
@@ -47,7 +44,7 @@ impl Deref for Key {
 }
 
 impl Key {
-    /// The key of something of which only a name is known: a payload by its path, or what a row names.
+    /// The key of something known only by name: a payload by its path, or a reference in a row.
     pub(super) fn named(name: &str) -> Self {
         Self(Arc::new(KeyParts {
             name: name.to_owned(),
@@ -55,7 +52,7 @@ impl Key {
         }))
     }
 
-    /// The references by which rows name it: `name` and `namespace/name`; a payload has its path only.
+    /// The references in rows: `name` and `namespace/name`; for a payload only its path.
     pub(super) fn references(&self) -> Vec<String> {
         if self.kind.is_empty() {
             return vec![self.name.clone()];
@@ -91,38 +88,36 @@ impl fmt::Display for Key {
     }
 }
 
-/// What one policy says about one resource.
+/// The response of one policy to one resource.
 #[derive(Debug, Clone)]
 pub struct Response {
-    /// The operation of the run, if it is one that rows name.
+    /// The operation of the run, if rows name it.
     pub run: Option<Operation>,
-    /// The row or case that the request was made for; `None` if any of them may look at it.
+    /// The check that the request was made for; `None` if any check may use it.
     pub check_id: Option<CheckId>,
-    /// The operation of the request.
     pub operation: Operation,
-    /// The resource.
     pub key: Key,
     pub policy: PolicyId,
     /// Whether violations count.
     pub scored: bool,
     /// Whether rows name the policy's rules.
     pub has_rules: bool,
-    /// The answers of the rules; none where the policy does not match.
+    /// The results of the rules; empty if the policy does not match.
     pub rules: Vec<RuleResponse>,
-    /// What the native counterpart of the policy says; `None` if it was not evaluated.
+    /// The verdict of the policy's native counterpart; `None` if it was not evaluated.
     pub counterpart: Option<Arc<Counterpart>>,
-    /// How long both took, if it was measured.
+    /// The time for both sides, if measured.
     pub elapsed: Option<Duration>,
-    /// How the rules came to their answers, if the run is traced.
+    /// The trace, if enabled.
     pub trace: Vec<String>,
-    /// How the data lens matters.
+    /// The effect of the data lens.
     pub lens: LensNote,
-    /// The objects that came of it, if rows may expect any.
+    /// The resulting objects, if rows may expect any.
     pub objects: Option<Arc<ResponseObjects>>,
 }
 
 impl Response {
-    /// The response of a policy without rules to a request that creates; the caller fills in what it knows.
+    /// The response of a policy without rules to a CREATE request; the caller sets the other fields.
     pub(super) fn new(key: Key, policy: PolicyId) -> Self {
         Self {
             run: None,
@@ -142,69 +137,66 @@ impl Response {
     }
 }
 
-/// The objects that came of a policy.
+/// The resulting objects of a policy.
 #[derive(Debug, Clone)]
 pub struct ResponseObjects {
     /// The object that the policy received.
     pub resource: Document,
-    /// The object after the policy, null if an error lost it; `None` if the policy changes no objects.
+    /// The object after the policy, null if an error lost it; `None` if the policy does not mutate.
     pub patched: Option<Document>,
-    /// What came of each rule, in the order of [`Response::rules`].
+    /// The results of each rule, in the order of [`Response::rules`].
     pub rules: Vec<RuleObjects>,
 }
 
-/// The objects that came of a rule.
+/// The resulting objects of a rule.
 #[derive(Debug, Clone)]
 pub struct RuleObjects {
-    /// What the rule does.
     pub rule_type: RuleType,
     /// The existing object after a mutation.
     pub target: Option<Document>,
-    /// The objects that it created.
     pub generated: Vec<Document>,
 }
 
-/// All answers of a suite.
+/// All responses of a suite.
 #[derive(Debug, Default)]
 pub struct Responses {
-    /// The answers, by run, resource and policy in the order of the suite.
+    /// By run, resource and policy, in the order of the suite.
     pub list: Vec<Response>,
-    /// Positions in the list by resource.
+    /// Indices into the list by resource.
     by_key: FxHashMap<Key, Vec<usize>>,
-    /// Indexes of the keys by what rows may call them.
+    /// Indices of the keys by the references of rows.
     references: FxHashMap<String, Vec<usize>>,
     /// Every resource and payload, sorted.
     pub keys: Vec<Key>,
-    /// The resources that policies are evaluated on, if not all.
+    /// The resources to evaluate, if not all.
     pub(super) only: Option<BTreeSet<Key>>,
-    /// The names of the policies that were evaluated.
+    /// The names of the evaluated policies.
     pub policies: Vec<String>,
-    /// The policies that are refused, with the reason.
+    /// The rejected policies, with the reason.
     pub refused: Vec<(String, String)>,
-    /// Whether `kyverno test` ends the run at one of them: expressions of CEL policies do not compile.
+    /// Whether `kyverno test` aborts because expressions of a CEL policy do not compile.
     pub aborts: bool,
-    /// The rules that policies with named rules have, autogen's among them.
+    /// The rules of policies with named rules, including those of autogen.
     pub rules: Vec<(String, Vec<String>)>,
-    /// What is wrong.
     pub diagnostics: Vec<Diagnostic>,
-    /// The objects that rows expect, as the API server would complete them in the default lens.
+    /// The objects that rows expect, in the default lens as the API server would complete them.
     pub expected: Vec<ExpectedFile>,
     /// The existing objects that mutations may change.
     pub targets: Vec<Key>,
-    /// Resources that the API server refuses; policies were evaluated on them as written.
+    /// Resources that the API server rejects; policies were evaluated on them as written.
     pub refusals: Vec<(Key, Refused)>,
     /// Notes on the comparison with native counterparts, by name of the policy.
     pub notes: Vec<(String, Note)>,
-    /// What the suite exercises, if requested.
+    /// Coverage, if requested.
     pub coverage: Option<Coverage>,
     /// The behaviours of the policies, if requested.
     pub behaviours: Vec<PolicyAnalysis<Behaviours>>,
-    /// What is proven of them, if requested.
+    /// The proofs of the policies, if requested.
     pub proofs: Vec<PolicyAnalysis<Proof>>,
 }
 
 impl Responses {
-    /// No responses yet, to be given on some resources if not on all.
+    /// No responses yet; `only` restricts the resources.
     pub(super) fn on(only: Option<BTreeSet<Key>>) -> Self {
         Self {
             only,
@@ -217,7 +209,8 @@ impl Responses {
         self.only.as_ref().is_none_or(|only| only.contains(key))
     }
 
-    /// The answers to a check about a resource: those to a request of its own where there is one.
+    /// The responses for a check on a resource. A check with its own old object has its own request, which takes
+    /// precedence.
     pub(super) fn about<'r>(
         &'r self,
         check_id: CheckId,
@@ -255,7 +248,7 @@ impl Responses {
         keys
     }
 
-    /// The responses that changed an object as an existing one, each with the number of the first rule that did.
+    /// The responses that changed an object as an existing one, each with the index of the first rule that did.
     pub(super) fn patched(&self, key: &Key) -> Vec<(&Response, usize)> {
         if !self.targets.contains(key) {
             return Vec::new();
@@ -276,7 +269,7 @@ impl Responses {
         list.filter_map(|response| Some((response, first(response)?))).collect()
     }
 
-    /// Makes lookups by resource possible once all answers are there.
+    /// Builds the index by resource once all responses are complete.
     pub(super) fn index(&mut self) {
         for (place, response) in self.list.iter().enumerate() {
             match self.by_key.get_mut(&response.key) {

@@ -1,7 +1,7 @@
-//! Pieces of work on several threads, their results in order.
+//! Runs pieces of work on several threads and delivers the results in order.
 //!
-//! Threads take the pieces one after the other, so that results arrive nearly in order and few of them wait; the caller gets
-//! them in the order of the pieces, whatever the number of threads.
+//! Threads take the pieces one after the other, so that results arrive nearly in order and few of them wait; the caller
+//! receives them in the order of the pieces, regardless of the number of threads.
 
 use std::{
     collections::BTreeMap,
@@ -11,8 +11,8 @@ use std::{
     },
 };
 
-/// Does all pieces, in the order in which `order` names them, until `stop` says so. `take` gets the results on this thread, by
-/// the number of the piece, each as soon as those before it are there; after a stop there may be gaps.
+/// Runs all pieces, in the sequence of `order`, until `stop` returns true. `take` receives the results on this thread,
+/// by the index of the piece, each as soon as those before it are complete; after a stop there may be gaps.
 pub(super) fn in_order<W: Sync, R: Send>(
     works: &[W],
     order: &[usize],
@@ -32,7 +32,7 @@ pub(super) fn in_order<W: Sync, R: Send>(
         }
     };
     match (threads > 1).then(|| pool.build().ok()).flatten() {
-        // One thread is enough, or the system gives no more.
+        // One thread suffices, or the system provides no more.
         None => {
             for &index in order {
                 if stop() {

@@ -1,6 +1,6 @@
-//! Which cases are run: filters, Kyverno's selector, shards, and when to stop.
+//! The selection of cases: filters, Kyverno's selector, shards, and limits.
 //!
-//! A selection is applied as early as its parts are known: to a test file, to a suite, to the rows of a suite and their resources
+//! A selection is applied as early as possible: to a test file, to a suite, to the rows of a suite and their resources
 //! before anything is evaluated, and to the cases.
 
 use std::{
@@ -17,9 +17,9 @@ use kyvtest_go_compat::text::path::clean;
 /// One of several parts of a run: `--shard 1/3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shard {
-    /// The part, from 1.
+    /// From 1.
     pub part: u64,
-    /// How many parts there are.
+    /// The number of shards.
     pub of: u64,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Shard {
     }
 }
 
-/// Which cases are run. The default selects all of them.
+/// The selection of cases. The default selects all of them.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// A case must match one of these, if there are any.
@@ -40,14 +40,14 @@ pub struct Selection {
     pub texts: Vec<String>,
     /// The part of the test files to run.
     pub shard: Option<Shard>,
-    /// After how many problems to stop.
+    /// The number of problems after which to stop.
     pub max_fail: Option<usize>,
     /// Apply the selector to rows, as `kyverno test` does.
     pub compat: bool,
 }
 
 impl Selection {
-    /// Whether a test file may have selected cases, and belongs to this part.
+    /// Whether a test file may have selected cases, and belongs to this shard.
     pub fn file(&self, path: &str) -> bool {
         let is_here = self
             .shard
@@ -64,7 +64,7 @@ impl Selection {
         self.filters.is_empty() || self.filters.iter().any(|filter| decide(filter) != Some(false))
     }
 
-    /// The resources that selected cases may be about; `None` if nothing is selected by resource. `kyverno test` evaluates all.
+    /// The resources of selected cases; `None` if nothing is selected by resource. `kyverno test` evaluates all.
     pub(super) fn resources(&self, suite: &Suite, tags: &[String]) -> Option<BTreeSet<Key>> {
         if self.filters.is_empty() || self.compat {
             return None;
@@ -78,9 +78,9 @@ impl Selection {
         Some(keys.filter(may_be_selected).collect())
     }
 
-    /// Leaves the selected cases, and says whether the suite is still of interest.
+    /// Keeps the selected cases, and returns whether the suite is still relevant.
     pub fn narrow(&self, run: &mut SuiteRun) -> bool {
-        // In Kyverno's lens the selector has been applied to the rows already.
+        // In Kyverno's lens the selector has already been applied to the rows.
         let selector = self.selector.as_ref().filter(|_| !self.compat);
         if self.filters.is_empty() && self.texts.is_empty() && selector.is_none() {
             return true;
@@ -105,7 +105,7 @@ impl Selection {
     }
 }
 
-/// A path that does not depend on its spelling: from the working directory, links resolved.
+/// A path independent of its spelling: from the working directory, links resolved.
 fn from_here(path: &str) -> String {
     let (Ok(full), Some(here)) = (fs::canonicalize(path), here()) else {
         return clean(path);

@@ -1,6 +1,6 @@
 //! Kyverno's `--test-case-selector`: `policy=…,rule=…,resource=…` with wildcards.
 //!
-//! Upstream counterpart: `cmd/cli/kubectl-kyverno/test/filter`, and `commands/test/command.go` for what becomes of the
+//! Upstream counterpart: `cmd/cli/kubectl-kyverno/test/filter`, and `commands/test/command.go` for the treatment of the
 //! selected rows.
 
 use super::{Case, source_map};
@@ -11,18 +11,18 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::policy::Spanned;
 
-/// Which rows are asked for. All patterns must fit.
+/// Selects rows. All patterns must match.
 #[derive(Debug, Clone, Default)]
 pub struct Selector {
     policies: Vec<String>,
     rules: Vec<String>,
     resources: Vec<Spanned<String>>,
-    /// Whether `resource=` also stands for the resources of the selected rows.
+    /// Whether `resource=` also replaces the resources of the selected rows.
     replaces: bool,
 }
 
 impl Selector {
-    /// Reads a selector. Kyverno reports the parts that it cannot read and goes on with the others.
+    /// Parses a selector. Kyverno reports invalid parts and continues with the others.
     pub fn parse(text: &str, file: FileId) -> (Self, Vec<Diagnostic>) {
         let mut selector = Self::default();
         let mut problems = Vec::new();
@@ -51,9 +51,9 @@ impl Selector {
         (selector, problems)
     }
 
-    /// Leaves the rows of a suite that `kyverno test` would judge, as it would judge them, and says which ones they were.
+    /// Keeps the rows of a suite that `kyverno test` would judge, changed as it would, and returns their indices.
     ///
-    /// A pattern for resources takes the place of the selected rows' resources, so one with wildcards names none of them.
+    /// A pattern for resources replaces the selected rows' resources, so one with wildcards names none of them.
     pub fn apply(&self, suite: &mut Suite) -> Vec<usize> {
         let Some(test) = &mut suite.test else { return Vec::new() };
         let fits = |patterns: &[String], text: &str| {
@@ -88,7 +88,7 @@ impl Selector {
         kept
     }
 
-    /// Whether a case is one of those that are asked for; what autogen made of a rule belongs to it.
+    /// Whether a case is selected; a rule from autogen counts as its original.
     pub fn selects(&self, case: &Case) -> bool {
         let rule = case.rule.as_deref().unwrap_or_default();
         let fits = |pattern: &String, text: &str| wildcard::matches(pattern, text);

@@ -1,4 +1,4 @@
-//! Where the things of a suite stand, and names for cases that outlive an edit of the file.
+//! Locations of a suite's parts, and stable identifiers of cases.
 
 use rustc_hash::FxHashMap;
 
@@ -6,14 +6,14 @@ use super::{Case, Key, SuiteRun};
 use crate::suite::Suite;
 use kyvtest_go_compat::diagnostic::Span;
 
-/// Where a suite's policies, rules and resources stand.
+/// The locations of a suite's policies, rules and resources.
 #[derive(Debug, Clone, Default)]
 pub struct SourceMap {
     /// Policies by name.
     policies: Vec<(String, Span)>,
     /// Rules by policy and name.
     rules: Vec<(String, String, Span)>,
-    /// Resources; of several with one key the first.
+    /// Of several with the same key, the first.
     resources: FxHashMap<Key, Span>,
 }
 
@@ -42,7 +42,7 @@ impl SourceMap {
         places
     }
 
-    /// The rule of a case, or its policy.
+    /// The location of a case's rule, or of its policy.
     pub fn policy(&self, case: &Case) -> Option<Span> {
         let wanted = case.rule.as_deref().map(written);
         let rule = self
@@ -53,21 +53,20 @@ impl SourceMap {
         rule.map(|(.., span)| *span).or_else(|| policy().map(|(_, span)| *span))
     }
 
-    /// The resource of a case.
     pub fn resource(&self, case: &Case) -> Option<Span> {
         self.resources.get(&case.resource).copied()
     }
 }
 
-/// The rule as its policy writes it: without what autogen puts before its name.
+/// The rule's name without autogen's prefix.
 pub(super) fn written(rule: &str) -> &str {
     rule.strip_prefix("autogen-cronjob-")
         .or_else(|| rule.strip_prefix("autogen-"))
         .unwrap_or(rule)
 }
 
-/// A name for a case that stays the same while rows and lines move: sixteen hexadecimal digits. Two rows that ask the same
-/// check and expect the same have the same name.
+/// A stable identifier of a case, independent of row and line numbers: sixteen hexadecimal digits. Two rows with the
+/// same check and expectation have the same identifier.
 pub fn id(run: &SuiteRun, case: &Case) -> String {
     let key = &case.resource;
     let parts = [
@@ -85,8 +84,8 @@ pub fn id(run: &SuiteRun, case: &Case) -> String {
     format!("{:016x}", fingerprint(&parts))
 }
 
-/// A number for texts that is the same on every machine and in every version: FNV-1a with 64 bits, each text ended by a
-/// byte that no text has.
+/// A hash of strings that is the same on every machine and in every version: FNV-1a with 64 bits, each string
+/// terminated by a byte that cannot occur in it.
 pub fn fingerprint(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -1,4 +1,4 @@
-//! The default lens: a row must be met by an answer, not by silence.
+//! The default lens: a row must be met by a result, not by a missing match.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -41,17 +41,17 @@ struct Judge<'s> {
     responses: &'s Responses,
 }
 
-/// What to do about an image that only a registry knows.
+/// The advice about an image that requires a registry.
 const MOCKS: &str = "state what the registry would answer in `images` of the sidecar `kyvtest.yaml`";
 
-/// How many differences of an object are shown.
+/// The maximum number of listed differences of an object.
 const SHOWN: usize = 10;
 
-/// Why nothing answered.
+/// The reason why there is no result.
 enum Silence {
-    /// The policy and the rule are there, and do not match.
+    /// The policy and the rule exist, but do not match.
     NoMatch(Diagnostic),
-    /// Anything else.
+    /// Any other reason.
     Other(Outcome, Option<Diagnostic>, String),
 }
 
@@ -82,7 +82,7 @@ impl Judge<'_> {
         }
     }
 
-    /// A case that nothing answers.
+    /// A case without a result.
     fn unmatched(&self, key: &Key, finding: Diagnostic) -> Case {
         let mut reason = finding.message.clone();
         for help in &finding.help {
@@ -120,11 +120,11 @@ impl Judge<'_> {
                 cases.push(unknown(&spec.name, spec.span));
             }
         }
-        let asked = self.check.keys(self.responses);
-        for key in asked.iter().filter(|key| self.responses.is_wanted(key)) {
+        let keys = self.check.keys(self.responses);
+        for key in keys.iter().filter(|key| self.responses.is_wanted(key)) {
             self.key(key, cases);
         }
-        if asked.is_empty() && cases.len() == before {
+        if keys.is_empty() && cases.len() == before {
             let span = Span::point(self.check.span.file, self.check.span.start);
             let finding = Diagnostic::at(Code::NothingChecked, span, "the row applies to no resource");
             cases.push(self.unmatched(&Key::default(), finding));
@@ -215,7 +215,7 @@ impl Judge<'_> {
         case
     }
 
-    /// What is wrong with the objects that came of a rule, if the row expects any.
+    /// Checks the objects of a rule's result, if the row expects any.
     fn object_finding(&self, response: &Response, number: usize) -> Option<Diagnostic> {
         let row = self.check.row().and_then(|row| self.suite.rows().get(row))?;
         let objects = response.objects.as_deref()?;
@@ -240,7 +240,7 @@ impl Judge<'_> {
                 };
                 made.generated.iter().find_map(problem)
             }
-            // Of the results about images, those that came with an object are compared.
+            // Of the results about images, those with an object are compared.
             RuleType::ImageVerify => {
                 let (path, object) = (row.patched_resources.as_ref()?, objects.patched.as_ref()?);
                 self.object_differs(path, Some(object))
@@ -249,7 +249,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Why an object is not the one of a file.
+    /// Compares an object with the one in a file.
     fn object_differs(&self, path: &Text, object: Option<&Document>) -> Option<Diagnostic> {
         let finding = |message: String| Some(Diagnostic::at(Code::UnexpectedResult, path.span, message));
         let Some(object) = object else {
@@ -318,7 +318,8 @@ impl Judge<'_> {
         Silence::Other(Outcome::Unmatched, Some(suggest(finding, &near)), String::new())
     }
 
-    /// Nothing answered: a wrong rule name, or a policy that does not match. `skip` is also met by the latter.
+    /// Finds the reason for a missing result: a wrong rule name, or a policy that does not match. The latter also meets
+    /// `skip`.
     fn no_rule(&self, answers: &[&Response], key: &Key) -> Silence {
         let (Some(rule), Some(name)) = (self.check.rule_name(), self.check.rule) else {
             let policy = format!("policy `{}`", self.check.policy_name());
@@ -338,7 +339,8 @@ impl Judge<'_> {
     }
 }
 
-/// Warns about rows whose `kind` none of their resources has. Nothing reads the kind of a row, so a wrong one goes unnoticed.
+/// Warns about rows whose `kind` none of their resources has. The kind of a row is never used, so a wrong one goes
+/// unnoticed.
 pub(super) fn unfitting_kinds(suite: &Suite, responses: &Responses) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (check, row) in Check::all(suite).zip(suite.rows()) {

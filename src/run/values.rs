@@ -1,7 +1,8 @@
-//! What a suite gives to classic rules: values of variables, and answers for context entries.
+//! The suite's data for classic rules: values of variables, and context entries.
 //!
-//! Upstream counterpart: `cmd/cli/kubectl-kyverno/{variables/variables.go,store/contextloader.go}` (1.19). Values are put into
-//! the context in order of their paths; upstream's order is random.
+//! Upstream counterpart: `cmd/cli/kubectl-kyverno/{variables/variables.go,store/contextloader.go}` (1.19).
+//!
+//! Known deviation: values are put into the context in order of their paths; upstream's order is random.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,6 @@ use kyvtest_model::kube::Operation;
 #[derive(Debug)]
 pub(super) struct SuiteValues<'s> {
     pub(super) suite: &'s Suite,
-    /// The resource's name.
     pub(super) resource: &'s str,
     pub(super) operation: Operation,
 }
@@ -31,7 +31,7 @@ fn bare(policy: &str) -> &str {
 }
 
 impl SuiteValues<'_> {
-    /// The values of a rule, by its own name or by those of what autogen makes of it.
+    /// The values of a rule, by its own name or by those of its autogen variants.
     fn rule(&self, policy: &str, rule: &str) -> Option<&RuleValues> {
         let policies = &self.suite.values.policies;
         let rules = policies.iter().filter(|entry| entry.name.value == bare(policy));
@@ -83,7 +83,7 @@ impl Values for SuiteValues<'_> {
     }
 }
 
-/// A suite that answers for the context entries of a rule.
+/// Provides the context entries of a rule from a suite.
 struct SuiteOutside<'a> {
     suite: &'a Suite,
     values: Vec<(String, Data)>,
@@ -177,7 +177,7 @@ impl Outside for SuiteOutside<'_> {
     }
 }
 
-/// What a path of the API names.
+/// The target of an API path.
 struct Target<'p> {
     api_version: String,
     resource: &'p str,

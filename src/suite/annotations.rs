@@ -1,7 +1,7 @@
-//! The annotations `kyvtest.dev/…` of a suite: the sidecar's words for those who want one file.
+//! The annotations `kyvtest.dev/…` of a suite: an alternative to the sidecar that needs no second file.
 //!
-//! `kyvtest.dev/old-resources` is a list of paths with commas. `kyvtest.dev/<field>` concerns every row and
-//! `kyvtest.dev/rows.<n>.<field>` one row, counted from 0; the fields are those of [`FIELDS`].
+//! `kyvtest.dev/old-resources` is a comma-separated list of paths. `kyvtest.dev/<field>` applies to every row and
+//! `kyvtest.dev/rows.<n>.<field>` to one row, counted from 0; the fields are those of [`FIELDS`].
 
 use super::{
     sidecar::{
@@ -13,10 +13,10 @@ use super::{
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Span, nearest};
 use kyvtest_model::policy::{Spanned, Text, decode::choice};
 
-/// What stands before our annotations.
+/// The prefix of our annotations.
 const PREFIX: &str = "kyvtest.dev/";
 
-/// What can be said about rows.
+/// The fields for rows.
 const FIELDS: [&str; 9] = [
     "old-object",
     "effect",
@@ -29,7 +29,7 @@ const FIELDS: [&str; 9] = [
     "divergence-expires",
 ];
 
-/// What the annotations of a suite say.
+/// The settings in a suite's annotations.
 #[derive(Debug, Default)]
 pub(crate) struct Annotated {
     pub(crate) old_resources: Vec<Text>,
@@ -37,7 +37,7 @@ pub(crate) struct Annotated {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// One row's words, before they are put together.
+/// The annotations of one row, before they are merged.
 #[derive(Debug, Default)]
 struct Words<'a> {
     row: Option<usize>,

@@ -1,4 +1,4 @@
-//! Where files come from: the disk, or memory. Paths are texts with `/`, as the user gave them.
+//! File access: the disk, or memory. Paths are strings with `/`, as the user gave them.
 
 pub(crate) use kyvtest_go_compat::text::path::{clean, join};
 
@@ -16,35 +16,35 @@ use kyvtest_go_compat::yaml::Limits;
 
 /// A store of files.
 pub trait Files: Sync {
-    /// The bytes of a file.
+    /// Reads a file.
     ///
     /// # Errors
     /// If it cannot be read.
     fn read(&self, path: &str) -> io::Result<Vec<u8>>;
 
-    /// Whether the path is a folder.
+    /// Whether the path is a directory.
     ///
     /// # Errors
-    /// If there is nothing.
+    /// If it does not exist.
     fn is_folder(&self, path: &str) -> io::Result<bool>;
 
-    /// The names in a folder, sorted, with whether each is a folder itself.
+    /// The names in a directory, sorted, with whether each is a directory itself.
     ///
     /// # Errors
     /// If it cannot be read.
     fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>>;
 
-    /// What tells a folder from others, however a path leads to it. `None` where each has one path only.
+    /// Returns the same identity for every path to a directory, so that callers can detect link cycles. `None` if paths
+    /// are unique.
     fn identity(&self, path: &str) -> Option<String> {
         let _ = path;
         None
     }
 
-    /// Every file with a name below a folder, in the order in which Kyverno meets them; links to folders are not
-    /// followed.
+    /// Every file with a name below a directory, in Kyverno's order; links to directories are not followed.
     ///
     /// # Errors
-    /// If a folder cannot be read.
+    /// If a directory cannot be read.
     fn find(&self, root: &str, name: &str) -> io::Result<Vec<String>> {
         let mut search = self.search(root, name);
         if search.unreadable.is_empty() {
@@ -54,7 +54,7 @@ pub trait Files: Sync {
         }
     }
 
-    /// The same, with the folders that cannot be read listed beside the files.
+    /// Like [`Files::find`], but lists unreadable directories next to the files.
     fn search(&self, root: &str, name: &str) -> Search {
         let mut search = Search::default();
         let mut open = vec![(root.to_owned(), true)];
@@ -79,21 +79,20 @@ pub trait Files: Sync {
     }
 }
 
-/// What [`Files::search`] found.
+/// The result of [`Files::search`].
 #[derive(Debug, Default)]
 pub struct Search {
-    /// The files.
     pub files: Vec<String>,
-    /// The folders that cannot be read, with the reason.
+    /// Unreadable directories, with the reason.
     pub unreadable: Vec<(String, io::Error)>,
 }
 
-/// The files of the computer.
+/// The local file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk;
 
 impl Files for Disk {
-    /// Reads a plain file, up to the size that the YAML reader takes: pipes and devices may never end.
+    /// Reads a regular file, up to the size limit of the YAML reader: pipes and devices may never end.
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         let metadata = fs::metadata(path)?;
         if metadata.is_dir() {
@@ -137,7 +136,7 @@ impl Files for Disk {
     fn search(&self, root: &str, name: &str) -> Search {
         let mut search = Search::default();
         let named = |path: &Path| join(root, &slashes(path.strip_prefix(root).unwrap_or(path)));
-        // The given folder itself may be a link.
+        // The given directory itself may be a link.
         for entry in WalkDir::new(root).sort_by_file_name().follow_root_links(true) {
             match entry {
                 Ok(entry) if !entry.file_type().is_dir() && entry.file_name() == name => {
@@ -154,7 +153,7 @@ impl Files for Disk {
     }
 }
 
-/// A path with `/` between its parts, whatever the system writes.
+/// A path with `/` as the separator on every system.
 fn slashes(path: &Path) -> String {
     let parts: Vec<_> = path
         .components()
@@ -168,12 +167,11 @@ fn slashes(path: &Path) -> String {
 pub struct Memory(pub BTreeMap<String, Vec<u8>>);
 
 impl Memory {
-    /// Adds a file.
     pub fn add(&mut self, path: &str, bytes: impl Into<Vec<u8>>) {
         self.0.insert(clean(path), bytes.into());
     }
 
-    /// What stands behind a folder's name in the paths below it.
+    /// The paths below a directory, relative to it.
     fn below<'a>(&'a self, folder: &str) -> impl Iterator<Item = &'a str> {
         let prefix = match clean(folder).as_str() {
             "." => String::new(),
@@ -220,11 +218,11 @@ impl Files for Memory {
     }
 }
 
-/// Files in memory that stand over others.
+/// Files in memory that hide others.
 pub struct Overlay<'f> {
-    /// What is there already.
+    /// The underlying files.
     pub under: &'f dyn Files,
-    /// What stands over it, by cleaned path.
+    /// The hiding files, by cleaned path.
     pub over: Memory,
 }
 
@@ -267,46 +265,47 @@ impl Files for Overlay<'_> {
     }
 }
 
-/// What was asked for, whether it was there or not; paths are cleaned.
+/// The accessed paths, existing or not; paths are cleaned.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dependencies {
-    /// Files and folders by name.
+    /// Files and directories accessed by name.
     pub paths: BTreeSet<String>,
-    /// Folders whose names were listed.
+    /// Listed directories.
     pub folders: BTreeSet<String>,
 }
 
-/// Files that note what they are asked for.
+/// Records accesses to the underlying files.
 pub struct RecordingFiles<'f> {
     under: &'f dyn Files,
-    asked: Mutex<Dependencies>,
+    dependencies: Mutex<Dependencies>,
 }
 
 impl std::fmt::Debug for RecordingFiles<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RecordingFiles")
-            .field("asked", &self.asked)
+            .field("dependencies", &self.dependencies)
             .finish_non_exhaustive()
     }
 }
 
 impl<'f> RecordingFiles<'f> {
-    /// Nothing asked yet.
     pub fn new(under: &'f dyn Files) -> Self {
         Self {
             under,
-            asked: Mutex::default(),
+            dependencies: Mutex::default(),
         }
     }
 
-    /// What was asked for.
     pub fn dependencies(&self) -> Dependencies {
-        self.asked.lock().map(|asked| asked.clone()).unwrap_or_default()
+        self.dependencies
+            .lock()
+            .map(|dependencies| dependencies.clone())
+            .unwrap_or_default()
     }
 
     fn note(&self, path: &str) {
-        if let Ok(mut asked) = self.asked.lock() {
-            asked.paths.insert(clean(path));
+        if let Ok(mut dependencies) = self.dependencies.lock() {
+            dependencies.paths.insert(clean(path));
         }
     }
 }
@@ -323,8 +322,8 @@ impl Files for RecordingFiles<'_> {
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>> {
-        if let Ok(mut asked) = self.asked.lock() {
-            asked.folders.insert(clean(path));
+        if let Ok(mut dependencies) = self.dependencies.lock() {
+            dependencies.folders.insert(clean(path));
         }
         self.under.list(path)
     }
@@ -334,7 +333,7 @@ impl Files for RecordingFiles<'_> {
     }
 }
 
-/// A path that a file in `folder` names: absolute ones stay, others start at the folder.
+/// A path in a file of `folder`: absolute ones are unchanged, others are relative to the directory.
 pub(crate) fn resolve(folder: &str, path: &str) -> String {
     if path.starts_with('/') || Path::new(path).is_absolute() {
         path.to_owned()
@@ -343,7 +342,7 @@ pub(crate) fn resolve(folder: &str, path: &str) -> String {
     }
 }
 
-/// The folder that a file is in.
+/// The directory that a file is in.
 pub(crate) fn parent(path: &str) -> String {
     match path.rsplit_once('/') {
         Some(("", _)) => "/".to_owned(),
@@ -357,7 +356,7 @@ pub(crate) fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The operating system's words in our style: without the number, in lower case.
+/// The operating system's message in our style: without the number, in lower case.
 pub(crate) fn reason(error: &io::Error) -> String {
     let text = match error.kind() {
         io::ErrorKind::NotFound => "no such file or directory".to_owned(),

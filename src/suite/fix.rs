@@ -1,9 +1,9 @@
-//! Test files of older releases, brought to the schema that Kyverno 1.19 reads.
+//! Migrates test files of older releases to the schema of Kyverno 1.19.
 //!
-//! Upstream counterpart: `kyverno fix test`, which knows only the current schema and writes the whole file anew. Here a fix
-//! changes what it must and leaves comments and layout alone.
+//! Upstream counterpart: `kyverno fix test`, which knows only the current schema and rewrites the whole file. Here a
+//! fix changes only what is necessary and preserves comments and layout.
 //!
-//! What has no counterpart any more (`checks`) stays and is reported.
+//! Fields without a replacement (`checks`) stay and are reported.
 
 use std::io;
 
@@ -24,29 +24,26 @@ use kyvtest_model::policy::{
 /// The API version of all files of a suite.
 const API_VERSION: &str = "cli.kyverno.io/v1alpha1";
 
-/// A file and what it should be.
+/// A file and its fixed text.
 #[derive(Debug)]
 pub struct Fixed {
-    /// The file.
     pub path: String,
-    /// Its text.
     pub before: String,
-    /// The text that Kyverno 1.19 reads.
+    /// The text for Kyverno 1.19.
     pub after: String,
-    /// What was changed, in the order of the places.
+    /// In source order.
     pub changes: Vec<Change>,
-    /// What is wrong with the text still.
+    /// The remaining problems of the text.
     pub remaining: Vec<Diagnostic>,
-    /// The text that the remaining complaints are about.
+    /// The source of the remaining problems.
     pub sources: Sources,
 }
 
-/// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Where, in the old text: the line, counted from 1.
+    /// The line in the old text, counted from 1.
     pub line: u32,
-    /// What, for people.
+    /// A description.
     pub text: String,
 }
 
@@ -70,7 +67,7 @@ pub fn fix(files: &dyn Files, path: &str) -> Result<Vec<Fixed>, Box<(Diagnostic,
         if fixed.iter().any(|done| done.path == companion) {
             continue;
         }
-        // What is not there is told when the suite is run.
+        // A missing file is reported when the suite is run.
         if let Ok(bytes) = files.read(&companion) {
             fixed.push(fix_text(&companion, bytes, kind, &mut Vec::new()));
         }
@@ -116,7 +113,7 @@ fn fix_text(path: &str, bytes: Vec<u8>, kind: &'static str, companions: &mut Vec
     }
 }
 
-/// What Kyverno says of a text, and which other files it names.
+/// Finds Kyverno's errors in a text, and the other files that it names.
 fn check(
     path: &str,
     text: &str,
@@ -224,7 +221,7 @@ impl Fixer<'_> {
         }
     }
 
-    /// The name, which stands in the metadata today.
+    /// The name, which is now in the metadata.
     fn name(&mut self, root: Node<'_>, entries: Entries<'_>) {
         let Some(name) = entries.get("name") else { return };
         let text = name.value.string_field().unwrap_or_default().into_owned();

@@ -1,4 +1,4 @@
-//! Reads a suite and what it names, in the order of `runTest` (`commands/test/test.go`, 1.19).
+//! Loads a suite and the files that it names, in the order of `runTest` (`commands/test/test.go`, 1.19).
 
 mod expected;
 mod extensions;
@@ -26,12 +26,12 @@ use kyvtest_model::{
     },
 };
 
-/// Whether a path is an address of a network.
+/// Whether a path is a URL.
 pub(super) fn is_address(path: &str) -> bool {
     path.starts_with("http://") || path.starts_with("https://")
 }
 
-/// What follows the last dot of a file's name, in the case in which it is written: Go compares it so.
+/// The extension of a file name, case-sensitive as in Go.
 fn extension(path: &str) -> &str {
     base(path).rsplit_once('.').map_or("", |(_, extension)| extension)
 }
@@ -161,7 +161,7 @@ fn read_suite(
     let mut decoder = Decoder::new(tree, file, Style::Struct);
     let root = tree.root();
     let decoded = if root.is_null() {
-        // Go leaves the document as it is: empty.
+        // Go leaves the document empty.
         let message = "this document is empty";
         decoder.remark(Diagnostic::at(Code::OldSchema, decoder.span(root), message));
         suite.upstream = Upstream::Deprecated;
@@ -181,7 +181,7 @@ fn read_suite(
         suite.upstream = Upstream::Deprecated;
     }
     if findings.invalid {
-        // A field of the wrong type has no meaning; what hangs on it would only repeat the complaint.
+        // A field of the wrong type is ignored; problems that depend on it would only repeat the error.
         suite.test = Some(decoded.test);
         return;
     }
@@ -211,7 +211,7 @@ fn read_suite(
     suite.test = Some(test);
 }
 
-/// What a missing file means upstream.
+/// The effect of a missing file upstream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Aborts,
@@ -228,7 +228,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Notes the first reason for which `kyverno test` stops.
+    /// Records the first reason for which `kyverno test` stops.
     fn stop(&mut self, upstream: Upstream) {
         if self.suite.upstream == Upstream::Runs {
             self.suite.upstream = upstream;
@@ -239,7 +239,7 @@ impl Loader<'_> {
         self.suite.diagnostics.push(diagnostic);
     }
 
-    /// The bytes of a file that the suite names at a place.
+    /// Reads a file that the suite names at a location.
     fn bytes(&mut self, at: Span, path: &str, written: &str) -> Option<Vec<u8>> {
         let result = match self.files.is_folder(path) {
             Ok(true) => Err(io::ErrorKind::IsADirectory.into()),
@@ -338,7 +338,7 @@ impl Loader<'_> {
         decoded
     }
 
-    /// Takes over what decoding found in a file that must be right.
+    /// Adds the findings of decoding a required file.
     fn take(&mut self, findings: Findings) -> bool {
         let wrong = findings.unknown || findings.invalid;
         if wrong || findings.refused {
@@ -363,12 +363,12 @@ impl Loader<'_> {
             let before = self.suite.diagnostics.len();
             let found = self.suite.policies.count();
             self.policies(at, &path, &mut Vec::new());
-            // Where something is said already, the reason is known.
+            // If a problem is already reported, the reason is known.
             if self.suite.policies.count() == found && self.suite.diagnostics.len() == before {
                 self.holds_nothing(at, "no policy");
             }
         }
-        // Kyverno reads the definitions last; where they count, they must be known before the resources.
+        // Kyverno reads the definitions last; if they determine scopes, they must be known before the resources.
         self.cluster(test);
         let listed = self.resources(&test.resources);
         self.suite.resources = self.distinct(listed);
@@ -424,14 +424,14 @@ impl Loader<'_> {
         }
     }
 
-    /// A file or folder that is read and has nothing that could be checked.
+    /// Reports a file or directory that has nothing to test.
     fn holds_nothing(&mut self, at: &Text, what: &str) {
         let message = format!("`{}` contains {what}", at.value);
         self.say(Diagnostic::at(Code::NothingInFile, at.span, message));
     }
 
-    /// Reads a policy file or all of a folder. Hidden ones and those that are no YAML by their name are passed over.
-    /// `open` are the folders that it was reached through.
+    /// Loads a policy file or a whole directory. Hidden files and those without a YAML extension are skipped. `open`
+    /// are the ancestor directories.
     fn policies(&mut self, at: &Text, path: &str, open: &mut Vec<String>) {
         let folder = match self.files.is_folder(path) {
             Ok(folder) => folder,
@@ -516,7 +516,7 @@ impl Loader<'_> {
                 continue;
             };
             for object in &read.resources {
-                // Kyverno's fake client takes no object without a version, and no list.
+                // Kyverno's fake client rejects objects without a version, and lists.
                 if object
                     .value
                     .root()

@@ -1,7 +1,7 @@
-//! Answers that a suite gives in place of the world outside: HTTP calls and entries of the global context.
+//! Mocks of a suite: HTTP calls and entries of the global context.
 //!
-//! Counterpart: `cmd/cli/kubectl-kyverno/apis/v1alpha1/test.go` (1.19), `ValidateAPICallResponses` and
-//! `ValidateGlobalContextEntries`, whose refusals end the run there.
+//! Upstream counterpart: `cmd/cli/kubectl-kyverno/apis/v1alpha1/test.go` (1.19), `ValidateAPICallResponses` and
+//! `ValidateGlobalContextEntries`, whose errors end the run there.
 
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
@@ -10,18 +10,16 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::policy::{Spanned, Text, decode::Decoder};
 
-/// The answer to an HTTP call.
+/// The response to an HTTP call.
 #[derive(Debug, Clone)]
 pub struct ApiCallResponse {
-    /// The address: absolute, or a path of the API server.
+    /// The URL: absolute, or a path of the API server.
     pub url: Text,
-    /// `GET` or `POST`; `None` answers both.
+    /// `None` matches both.
     pub method: Option<Method>,
-    /// The status code.
     pub status_code: u16,
-    /// The body, which is a map.
+    /// A map.
     pub body: Spanned<Document>,
-    /// Where it stands.
     pub span: Span,
 }
 
@@ -37,15 +35,12 @@ pub enum Method {
 /// An entry of the global context.
 #[derive(Debug, Clone)]
 pub struct GlobalContextEntry {
-    /// The name.
     pub name: Text,
-    /// Where its data comes from.
     pub source: GlobalContextSource,
-    /// A JMESPath on the data.
+    /// A JMESPath expression on the data.
     pub field_path: Option<Text>,
     /// Named parts of the data.
     pub projections: Vec<(Text, Text)>,
-    /// Where it stands.
     pub span: Span,
 }
 
@@ -62,7 +57,7 @@ impl GlobalContextEntry {
     }
 }
 
-/// Where the data of an entry of the global context comes from.
+/// The data source of an entry of the global context.
 #[derive(Debug, Clone)]
 pub enum GlobalContextSource {
     /// A map.
@@ -73,13 +68,13 @@ pub enum GlobalContextSource {
     Files(Vec<Text>),
 }
 
-/// A diagnostic that makes Kyverno end the run, though the file can be decoded.
+/// An error that makes Kyverno end the run, although the file can be decoded.
 fn refuse(decoder: &mut Decoder<'_>, span: Span, message: String) {
     decoder.refuse(Diagnostic::at(Code::BadValue, span, message));
 }
 
 impl ApiCallResponse {
-    /// The answer as CEL's libraries see it.
+    /// The response as CEL's libraries see it.
     pub(crate) fn answer(&self) -> Document {
         let mut builder = Builder::new();
         builder.begin_map();
@@ -91,7 +86,7 @@ impl ApiCallResponse {
         builder.finish()
     }
 
-    /// By what calls find it: method and address, or the address alone.
+    /// The lookup key: method and URL, or the URL alone.
     pub fn key(&self) -> String {
         match self.method {
             Some(Method::Get) => format!("GET:{}", self.url.value),
@@ -100,7 +95,7 @@ impl ApiCallResponse {
         }
     }
 
-    /// Reads an entry. One that Kyverno refuses is reported and left out.
+    /// Decodes an entry. One that Kyverno rejects is reported and left out.
     pub(crate) fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let span = decoder.span(node);
         let path = decoder.path();
@@ -197,7 +192,7 @@ impl ApiCallResponse {
 }
 
 impl GlobalContextEntry {
-    /// Reads an entry. One that Kyverno refuses is reported and left out.
+    /// Decodes an entry. One that Kyverno rejects is reported and left out.
     pub(crate) fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let span = decoder.span(node);
         let start = Span::point(span.file, span.start);

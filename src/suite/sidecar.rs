@@ -1,7 +1,7 @@
-//! The sidecar `kyvtest.yaml`: what a suite can say to kyvtest and not to `kyverno test`.
+//! The sidecar `kyvtest.yaml`: settings of a suite for kyvtest that `kyverno test` ignores.
 //!
-//! The file stands beside the suite, so that the suite itself stays as Kyverno reads it. The format is ours and is
-//! described in `docs/sidecar.md`. The same things can be said in annotations of the suite ([`super::annotations`]).
+//! The file is next to the suite, so that the suite itself keeps Kyverno's format. Our format is described in
+//! `docs/sidecar.md`. Annotations of the suite are an alternative ([`super::annotations`]).
 
 use super::test::{Expected, OPERATIONS, Test};
 use kyvtest_go_compat::{
@@ -18,7 +18,6 @@ use kyvtest_model::{
     verdict::{DivergenceClass, Effect},
 };
 
-/// The file's name.
 pub const SIDECAR: &str = "kyvtest.yaml";
 
 pub(crate) const API_VERSION: &str = "kyvtest.dev/v1";
@@ -27,116 +26,105 @@ pub(crate) const KIND: &str = "Sidecar";
 /// One document of a sidecar.
 #[derive(Debug, Clone)]
 pub struct Sidecar {
-    /// The suite that it is about; `None` for a test file with one document.
+    /// The suite's name; `None` for a test file with one document.
     pub suite: Option<Text>,
     /// Files of old states of resources.
     pub old_resources: Vec<Text>,
-    /// What is expected of rows that the suite has.
+    /// Expectations for rows of the suite.
     pub rows: Vec<RowExpectation>,
-    /// Rows of its own.
+    /// Additional rows.
     pub cases: Vec<Case>,
-    /// What answers in place of registries.
+    /// Mocks of registries.
     pub images: Vec<ImageMock>,
-    /// The attestors that the mocks name.
+    /// The attestors in the mocks.
     pub attestors: Vec<Text>,
-    /// Where it stands.
     pub span: Span,
 }
 
-/// What is expected of rows that the suite has.
+/// Expectations for rows of the suite.
 #[derive(Debug, Clone)]
 pub struct RowExpectation {
-    /// Which rows.
     pub selector: RowSelector,
-    /// What is expected of them.
     pub expectation: Expectation,
-    /// Where it stands.
     pub span: Span,
 }
 
-/// Which rows are meant: all fields that are there must fit.
+/// Selects rows: all given fields must match.
 #[derive(Debug, Clone, Default)]
 pub struct RowSelector {
-    /// The row's number, from 0.
+    /// The row's index.
     pub row: Option<Spanned<usize>>,
-    /// The row's policy.
     pub policy: Option<Text>,
     /// The row's rule.
     pub rule: Option<Text>,
-    /// One of the row's resources; what is expected then only concerns it.
+    /// One of the row's resources; the expectation then only applies to it.
     pub resource: Option<Text>,
     /// The row's operation.
     pub operation: Option<Spanned<Operation>>,
 }
 
-/// A row of the sidecar's own: Kyverno never sees it.
+/// An additional row of the sidecar: Kyverno never sees it.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// What it is called in reports.
+    /// The name in reports.
     pub name: Option<Text>,
     /// The policy, as in a row.
     pub policy: Text,
-    /// The rule.
     pub rule: Option<Text>,
     /// The resources, as in a row.
     pub resources: Vec<Text>,
-    /// The operation.
     pub operation: Option<Spanned<Operation>>,
-    /// The expected result.
     pub result: Option<Spanned<Expected>>,
-    /// What else is expected.
     pub expectation: Expectation,
-    /// Where it stands.
     pub span: Span,
 }
 
-/// What is expected beyond a result.
+/// Expectations besides a result.
 #[derive(Debug, Clone, Default)]
 pub struct Expectation {
     /// The object before the request.
     pub old_object: Option<OldObject>,
-    /// What a user of the cluster feels.
+    /// The effect on a user of the cluster.
     pub effect: Option<Spanned<Effect>>,
-    /// What a user of the cluster reads.
+    /// The message to a user of the cluster.
     pub message: Option<ExpectedMessage>,
-    /// Whether the policy is about the resource at all.
+    /// Whether the policy matches the resource.
     pub matches: Option<Spanned<bool>>,
-    /// A known difference between the engines.
+    /// An accepted divergence.
     pub divergence: Option<ExpectedDivergence>,
 }
 
 /// The object before the request.
 #[derive(Debug, Clone)]
 pub enum OldObject {
-    /// Written where it is used.
+    /// Written inline.
     Inline(Subtree),
     /// In a file with one object.
     File(Text),
 }
 
-/// What a user of the cluster reads.
+/// The expected message.
 #[derive(Debug, Clone)]
 pub enum ExpectedMessage {
     /// Exactly this.
     Exact(Text),
-    /// Something that contains this.
+    /// A substring of the message.
     Contains(Text),
 }
 
-/// A known difference between the engines.
+/// An accepted divergence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedDivergence {
-    /// Its class.
     pub class: Spanned<DivergenceClass>,
     /// The code of its cause, such as a hazard.
     pub code: Option<Text>,
-    /// Why it is accepted.
+    /// The reason for accepting it.
     pub reason: Text,
-    /// The last day on which it is, such as `2027-03-31`; for ever where none is given.
+    /// The last day of acceptance, such as `2027-03-31`; unlimited if absent.
     pub expires: Option<Text>,
 }
 
-/// Whether a text is a day as [`ExpectedDivergence::expires`] has it.
+/// Whether a string is a date for [`ExpectedDivergence::expires`].
 pub fn is_day(text: &str) -> bool {
     text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
 }
@@ -201,7 +189,7 @@ impl Sidecar {
     }
 }
 
-/// The attestors that image mocks name.
+/// The attestors in image mocks.
 fn attestors<'t>(decoder: &Decoder<'t>, sidecar: Node<'t>) -> Vec<Text> {
     let items = |node: Node<'t>, key: &str| {
         let list = node.get(key).and_then(Node::as_seq);
@@ -382,7 +370,7 @@ impl ExpectedDivergence {
 }
 
 impl RowSelector {
-    /// The rows of a suite that are meant.
+    /// The selected rows of a suite.
     pub fn rows<'s>(&'s self, test: &'s Test) -> impl Iterator<Item = usize> + 's {
         let rows = test.results.iter().enumerate();
         rows.filter(|(number, row)| {
@@ -406,7 +394,7 @@ impl RowSelector {
         .map(|(number, _)| number)
     }
 
-    /// Why no row fits: the first field that excludes all that were left, with what the rows have instead.
+    /// Explains why no row matches: the first field that excludes all remaining rows, with the rows' values.
     pub(crate) fn why_none(&self, test: &Test, span: Span) -> Diagnostic {
         let rows = test.results.len();
         if let Some(row) = self.row

@@ -1,6 +1,6 @@
 //! The `Test` document and its rows.
 //!
-//! Counterpart: `cmd/cli/kubectl-kyverno/apis/v1alpha1/test.go`, `test_result.go` and `test/load.go` (1.19).
+//! Upstream counterpart: `cmd/cli/kubectl-kyverno/apis/v1alpha1/test.go`, `test_result.go` and `test/load.go` (1.19).
 
 use super::{
     mocks::{ApiCallResponse, GlobalContextEntry},
@@ -18,65 +18,57 @@ use kyvtest_model::{
     },
 };
 
-/// A `Test` document.
 #[derive(Debug, Clone)]
 pub struct Test {
-    /// Name, labels, annotations.
     pub metadata: Metadata,
-    /// Policy files and folders.
+    /// Policy files and directories.
     pub policies: Vec<Text>,
-    /// Files of resources that are checked.
+    /// Files of tested resources.
     pub resources: Vec<Text>,
-    /// Files of resources that mutations of existing objects change.
+    /// Files of resources that mutate-existing rules change.
     pub target_resources: Vec<Text>,
     /// Files of parameters.
     pub param_resources: Vec<Text>,
-    /// Files of the fake cluster.
+    /// Files of the simulated cluster.
     pub cluster_resources: Vec<Text>,
     /// Files of exceptions.
     pub exceptions: Vec<Text>,
     /// The values file.
     pub variables: Option<Text>,
-    /// Values in the document itself; the file is not read then.
+    /// Inline values; the values file is then ignored.
     pub values: Option<Values>,
     /// The user info file.
     pub userinfo: Option<Text>,
     /// The context file.
     pub context: Option<Text>,
-    /// Payloads of policies that look at JSON.
+    /// Payloads of policies on JSON.
     pub json_payloads: Vec<Text>,
-    /// Payloads of policies that look at HTTP requests.
+    /// Payloads of policies on HTTP requests.
     pub http_payloads: Vec<Text>,
-    /// Payloads of policies that look at Envoy's requests.
+    /// Payloads of policies on Envoy's requests.
     pub envoy_payloads: Vec<Text>,
-    /// Answers to HTTP calls.
+    /// Mocked responses to HTTP calls.
     pub api_call_responses: Vec<ApiCallResponse>,
-    /// Entries of the global context.
     pub global_context_entries: Vec<GlobalContextEntry>,
-    /// What is expected.
     pub results: Vec<Row>,
-    /// Where it stands.
     pub span: Span,
 }
 
-/// One expectation.
+/// One row: an expected result.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// The policy as written: a name, or namespace and name; empty where it is missing.
+    /// As written: a name, or namespace and name; empty if missing.
     pub policy: Text,
-    /// The rule.
     pub rule: Option<Text>,
-    /// The expected result.
     pub result: Spanned<Expected>,
-    /// The expected result as written, if it is not a word that an engine says.
+    /// The expected result as written, if it is invalid.
     pub unknown_result: Option<String>,
-    /// The kind of the resources, which Kyverno does not read.
+    /// The kind of the resources, which Kyverno ignores.
     pub kind: Option<Text>,
-    /// The resources; `None` where there is no list at all.
+    /// `None` if there is no list at all.
     pub resources: Option<Vec<Text>>,
     /// The resources in another notation.
     pub resource_specs: Vec<ResourceSpec>,
-    /// The operation.
     pub operation: Option<Spanned<Operation>>,
     /// The file of expected mutated objects.
     pub patched_resources: Option<Text>,
@@ -88,13 +80,12 @@ pub struct Row {
     pub clone_source_resource: Option<Text>,
     /// Whether an object that is not in the file is a failure.
     pub fail_on_missing_resources: bool,
-    /// What the row calls its policy.
+    /// The flags for the policy's type.
     pub flags: Vec<Spanned<PolicyType>>,
-    /// Where it stands.
     pub span: Span,
 }
 
-/// The result that a row expects.
+/// The expected result of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Expected {
     /// The rule holds.
@@ -107,11 +98,11 @@ pub enum Expected {
     Warn,
     /// The rule cannot be evaluated.
     Error,
-    /// A word that no engine ever says, or none.
+    /// A missing or invalid result, which never occurs.
     Never,
 }
 
-/// What a row calls its policy; Kyverno reads only that of deleting policies.
+/// The type of a row's policy; Kyverno uses only that of deleting policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PolicyType {
     /// `isValidatingAdmissionPolicy`
@@ -135,21 +126,15 @@ pub enum PolicyType {
 pub struct ResourceSpec {
     /// The API group.
     pub group: String,
-    /// The version.
     pub version: String,
-    /// The kind.
     pub kind: String,
-    /// The namespace.
     pub namespace: String,
-    /// The subresource.
     pub subresource: String,
-    /// The name.
     pub name: String,
-    /// Where it stands.
     pub span: Span,
 }
 
-/// The operations that a row can ask for.
+/// The operations that a row can name.
 pub(crate) const OPERATIONS: [(&str, Operation); 3] = [
     ("CREATE", Operation::Create),
     ("UPDATE", Operation::Update),
@@ -165,7 +150,7 @@ impl Expected {
         ("error", Self::Error),
     ];
 
-    /// The word in a row; empty for one that no engine says.
+    /// The value in a row; empty for an invalid one.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -178,7 +163,7 @@ impl Expected {
     }
 }
 
-/// What became of a `Test` document.
+/// A decoded `Test` document.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) test: Test,
@@ -258,19 +243,19 @@ impl Test {
         })
     }
 
-    /// The suite's name; empty where it has none.
+    /// Empty if it has none.
     pub fn name(&self) -> &str {
         &self.metadata.name.value
     }
 }
 
-/// Reads `apiVersion` and `kind`, which must not be empty. Whether one of them is.
+/// Decodes `apiVersion` and `kind`, which must not be empty. Returns whether one of them is.
 pub(crate) fn header(fields: &mut Fields<'_, '_>, what: &str, kind: &str) -> bool {
     fields.inline(true);
     let mut missing = Vec::new();
     for name in ["apiVersion", "kind"] {
         let written = fields.entry(name).is_some_and(|entry| !entry.value.is_null());
-        // A value of the wrong type has its own complaint.
+        // A value of the wrong type has its own diagnostic.
         if fields.string(name).map_or(!written, |text| text.is_empty()) {
             missing.push(name);
         }
@@ -289,7 +274,7 @@ pub(crate) fn header(fields: &mut Fields<'_, '_>, what: &str, kind: &str) -> boo
     true
 }
 
-/// Reports what is mocked twice.
+/// Reports duplicate mocks.
 fn once(decoder: &mut Decoder<'_>, list: &str, keys: impl Iterator<Item = (String, Span)>) {
     let mut seen: Vec<(String, Span)> = Vec::new();
     for (key, span) in keys {
@@ -304,7 +289,7 @@ fn once(decoder: &mut Decoder<'_>, list: &str, keys: impl Iterator<Item = (Strin
     }
 }
 
-/// The texts without repetitions.
+/// The strings without repetitions.
 fn distinct(texts: Vec<Text>) -> Vec<Text> {
     let mut distinct: Vec<Text> = Vec::with_capacity(texts.len());
     for text in texts {
@@ -319,7 +304,7 @@ impl Row {
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let span = decoder.span(node);
         if node.is_null() {
-            // Go leaves the row as it is: empty.
+            // Go leaves the row empty.
             decoder.remark(Diagnostic::at(Code::RowWord, span, "this row is empty"));
             return Some(Self::empty(span));
         }
@@ -440,7 +425,7 @@ fn row_start(span: Span) -> Span {
 
 const RESULTS: &str = "use `pass`, `fail`, `skip`, `warn` or `error`";
 
-/// The word of a row; other words are accepted by Kyverno and never met.
+/// Parses the expected result; Kyverno accepts other values, which are never met.
 fn expected(decoder: &mut Decoder<'_>, word: &Text) -> Spanned<Expected> {
     let found = Expected::WORDS.iter().find(|(name, _)| *name == word.value);
     if found.is_none() {

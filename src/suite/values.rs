@@ -1,6 +1,7 @@
-//! Values, user info and the fake cluster: the companion files of a suite.
+//! Values, user info and the simulated cluster: the companion files of a suite.
 //!
-//! Counterpart: `cmd/cli/kubectl-kyverno/apis/v1alpha1/{values_spec,user_info,context,clusterresource}.go` (1.19).
+//! Upstream counterpart: `cmd/cli/kubectl-kyverno/apis/v1alpha1/{values_spec,user_info,context,clusterresource}.go`
+//! (1.19).
 
 use super::test::header;
 use kyvtest_go_compat::{
@@ -16,18 +17,17 @@ use kyvtest_model::policy::{
 /// A value with a name.
 pub type Named = (Text, Spanned<Document>);
 
-/// What a `Values` file or the inline `values` say.
+/// A `Values` file or the inline `values`.
 #[derive(Debug, Clone, Default)]
 pub struct Values {
     /// Variables of every policy and resource.
     pub global_values: Vec<Named>,
     /// Variables by policy.
     pub policies: Vec<PolicyValues>,
-    /// Labels of namespaces.
     pub namespace_selectors: Vec<NamespaceLabels>,
-    /// Whole namespaces; they win over the labels.
+    /// Whole namespaces; they take precedence over the labels.
     pub namespaces: Vec<NamespaceObject>,
-    /// Which kinds are subresources of which.
+    /// Kinds that are subresources of others.
     pub subresources: Vec<Subresource>,
 }
 
@@ -45,47 +45,36 @@ pub struct PolicyValues {
 /// Variables for one resource.
 #[derive(Debug, Clone)]
 pub struct ResourceValues {
-    /// The resource's name.
     pub name: Text,
-    /// The variables.
     pub values: Vec<Named>,
 }
 
 /// Variables for one rule.
 #[derive(Debug, Clone)]
 pub struct RuleValues {
-    /// The rule's name.
     pub name: Text,
-    /// The variables.
     pub values: Vec<Named>,
     /// Variables of the rule's foreach, one per element; Kyverno uses the first.
     pub foreach_values: Vec<(Text, Vec<Spanned<Document>>)>,
 }
 
-/// The labels of a namespace.
 #[derive(Debug, Clone)]
 pub struct NamespaceLabels {
-    /// The namespace.
     pub name: Text,
-    /// Its labels.
     pub labels: Vec<(Text, Text)>,
 }
 
 /// A whole namespace.
 #[derive(Debug, Clone)]
 pub struct NamespaceObject {
-    /// Its name, labels and annotations.
     pub metadata: Metadata,
-    /// The object.
     pub object: Document,
 }
 
 /// A kind that is a subresource of another.
 #[derive(Debug, Clone)]
 pub struct Subresource {
-    /// The subresource.
     pub subresource: ApiResource,
-    /// What it belongs to.
     pub parent: ApiResource,
 }
 
@@ -96,16 +85,13 @@ pub struct ApiResource {
     pub name: String,
     /// The API group.
     pub group: String,
-    /// The version.
     pub version: String,
-    /// The kind.
     pub kind: String,
-    /// Whether objects are in namespaces.
     pub namespaced: bool,
 }
 
 impl Values {
-    /// Reads a `Values` file. The second is whether its header is of the dropped schema.
+    /// Decodes a `Values` file. The second value is whether its header has the dropped schema.
     pub(crate) fn decode_file<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<(Self, bool)> {
         let mut fields = decoder.fields(node)?;
         let deprecated = header(&mut fields, "a values file", "Values");
@@ -144,7 +130,7 @@ impl Values {
         }
     }
 
-    /// The operation that `globalValues` ask for; empty where they do not.
+    /// The operation in `globalValues`; empty if absent.
     pub fn global_operation(&self) -> Option<(&str, Span)> {
         let found = self
             .global_values
@@ -154,7 +140,7 @@ impl Values {
     }
 }
 
-/// The field `name`; empty where it is missing.
+/// The field `name`; empty if missing.
 fn name(fields: &mut Fields<'_, '_>) -> Text {
     let owner = fields.span();
     fields
@@ -282,27 +268,26 @@ impl ApiResource {
     }
 }
 
-/// Who asks, and with which roles.
+/// The user of the requests, and its roles.
 #[derive(Debug, Clone)]
 pub struct UserInfo {
-    /// Roles, as `namespace:name`; `None` where they are not written.
+    /// As `namespace:name`; `None` if absent.
     pub roles: Option<Vec<Text>>,
-    /// Cluster roles; `None` where they are not written.
+    /// `None` if absent.
     pub cluster_roles: Option<Vec<Text>>,
-    /// The user's name; empty where it is not written.
+    /// Empty if absent.
     pub username: String,
-    /// The user's id; empty where it is not written.
+    /// Empty if absent.
     pub uid: String,
-    /// The user's groups; `None` where they are not written.
+    /// `None` if absent.
     pub groups: Option<Vec<Text>>,
-    /// What else is known about the user.
+    /// Further attributes of the user.
     pub extra: Vec<(Text, Vec<Text>)>,
-    /// Where it stands.
     pub span: Span,
 }
 
 impl UserInfo {
-    /// Reads a `UserInfo` file. The second is whether its header is of the dropped schema.
+    /// Decodes a `UserInfo` file. The second value is whether its header has the dropped schema.
     pub(crate) fn decode_file<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<(Self, bool)> {
         let span = decoder.span(node);
         let mut fields = decoder.fields(node)?;
@@ -336,12 +321,11 @@ impl UserInfo {
     }
 }
 
-/// Objects and images that CEL expressions may ask for.
+/// Objects and images for lookups of CEL expressions.
 #[derive(Debug, Clone, Default)]
 pub struct Context {
-    /// Objects.
     pub resources: Vec<Spanned<Document>>,
-    /// Images by the reference that expressions ask for, each as `image.GetMetadata` answers.
+    /// Images by reference, each as `image.GetMetadata` returns it.
     pub images: Vec<(Text, Spanned<Document>)>,
 }
 
@@ -374,7 +358,7 @@ impl Context {
     }
 }
 
-/// What a `ClusterResource` file says.
+/// A `ClusterResource` file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClusterResource {
     pub(crate) crds: Vec<Text>,
@@ -401,7 +385,7 @@ impl ClusterResource {
     }
 }
 
-/// An object of the API; it must have a kind.
+/// An API object; it must have a kind.
 fn object<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Spanned<Document>> {
     let object = decoder.object(node)?;
     if node.get("kind").and_then(Node::as_str).is_none_or(str::is_empty) {

@@ -18,13 +18,13 @@ use serde_json::Value;
 
 use crate::{
     eval::{live, settings},
-    support::{Gate, jsonl, shared, tell},
+    support::{Gate, jsonl, print_count, shared},
 };
 
 /// The effects of both sides; the native one is absent if there is no native policy.
 type Effects = (Effect, Option<Effect>);
 
-/// What a row comes to: agreement, or the reason why not all three ways can be compared.
+/// The comparison of a row: agreement, or the reason why not all three commands can be compared.
 enum Compared {
     Agree,
     Left(String),
@@ -137,7 +137,7 @@ fn compare(row: &Value, settings: &Settings) -> Result<Compared, String> {
     }
 }
 
-/// The replay of the request gives the same effects, and no PROVEN claims otherwise.
+/// The replay of the request gives the same effects, and no PROVEN contradicts them.
 fn proven(
     pair: &Pair,
     exceptions: Exceptions<'_>,
@@ -178,7 +178,8 @@ fn proven(
     Ok(())
 }
 
-/// `least` is the number of rows that a suite can express; fewer means that the gate compares less than it did.
+/// `least` is the number of rows that a suite can express; a smaller number means that the gate compares less than
+/// before.
 fn agree(name: &str, file: &str, minimum: usize, least: usize) {
     let Some(path) = shared(file) else { return };
     let rows: Vec<(usize, Value)> = jsonl(&path).into_iter().enumerate().collect();
@@ -199,10 +200,10 @@ fn agree(name: &str, file: &str, minimum: usize, least: usize) {
     );
     let left = left.into_inner().expect("counts");
     for (reason, count) in &left {
-        tell(&format!("  {count} rows not as suites: {reason}"));
+        print_count(&format!("  {count} rows not as suites: {reason}"));
     }
     let compared = total - left.values().sum::<usize>();
-    tell(&format!("  {compared} of {total} rows compared in all three ways"));
+    print_count(&format!("  {compared} of {total} rows compared in all three ways"));
     assert!(compared >= least, "only {compared} rows were compared");
 }
 

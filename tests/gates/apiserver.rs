@@ -1,5 +1,5 @@
-//! What a Kubernetes 1.36 API server answers to native policies: own vectors, and the policies that Kyverno generates from
-//! the public ones.
+//! A Kubernetes 1.36 API server's responses with native policies: own vectors, and the policies that Kyverno generates
+//! from the public ones.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -52,7 +52,7 @@ fn binding(object: &Value) -> Result<ValidatingAdmissionPolicyBinding, String> {
     binding.ok_or_else(|| format!("not read: {diagnostics:?}"))
 }
 
-/// The rules of a row as RBAC objects, in the names that the server had for them.
+/// The rules of a row as RBAC objects, with the server's names for them.
 fn rbac(rules: &Value, world: &mut World) {
     for (subject, rules) in rules
         .as_object()
@@ -111,7 +111,7 @@ fn answer(row: &Value) -> Result<AdmissionResponse, String> {
     Ok(server.review(&request, Environment::new(&world, &DISCOVERY, &NoHost)))
 }
 
-/// Whether a warning is one of a policy: a server warns for other reasons, too.
+/// Whether a warning comes from a policy: a server also warns for other reasons.
 fn of_policy(warning: &&str) -> bool {
     warning.starts_with("Validation failed for ValidatingAdmissionPolicy ")
 }
@@ -198,7 +198,7 @@ fn vectors() {
     }
 }
 
-/// Whether the whole refusal is the server's, all errors in their order.
+/// Compares the complete error, with all causes in order.
 fn check_static(row: &Value) -> Result<(), String> {
     let checked = validate_admission(Document::from(&row["object"]).root());
     let accepted = row["accepted"] == true;
@@ -234,7 +234,7 @@ fn refusals() {
     }
 }
 
-/// What the generator made of a policy, on a server; with `Deny` as the only action, too.
+/// The generated policy on a server, also with `Deny` as the only action.
 struct Generated {
     vap: Value,
     binding: Value,
@@ -375,7 +375,7 @@ fn verdicts() {
         let answer = server.review(&request, Environment::new(&world, &discovery, &NoHost));
         let got = (answer.allowed, answer.message.as_str());
         let allowed = row["allowed"] == true;
-        // Some of what was admitted was there already, which is no matter of policies.
+        // Some admitted objects already existed, which does not concern policies.
         let want = (allowed, if allowed { "" } else { text(row, "message") });
         if got != want {
             return Err(format!("want {want:?}, got {got:?}"));
@@ -416,7 +416,7 @@ fn places(value: &Value, at: &str, out: &mut Vec<String>) {
 }
 
 #[test]
-fn any_object_is_answered_or_refused() {
+fn any_object_is_evaluated_or_rejected() {
     let rows: Vec<Value> = jsonl(&fixture("apiserver/vectors.jsonl"));
     let mut tried = 0;
     for row in rows.iter().step_by(9) {
@@ -439,7 +439,7 @@ fn any_object_is_answered_or_refused() {
             for object in items(&row, "policies").chain(items(&row, "bindings")) {
                 validate_admission(Document::from(object).root());
             }
-            // Either is fine; a panic is not.
+            // Both results are fine; a panic is not.
             let _ = answer(&row);
             tried += 1;
         }

@@ -1,4 +1,5 @@
-//! Gates over recorded requests, from the object as sent: the verdicts are those on the object that the server made of it.
+//! Gates over recorded requests, from the object as sent: the verdicts are those on the object that the server
+//! completed.
 //!
 //! `as-sent-native`: vectors of the API server; `as-sent-live`: vectors of a live Kyverno. Both servers ran without the
 //! ServiceAccount plugin.
@@ -29,7 +30,7 @@ fn cluster() -> Settings {
     settings
 }
 
-/// The parts of an answer that are a verdict.
+/// The parts of a response that make up the verdict.
 fn verdict(answer: &Map<String, Value>) -> Vec<(String, Value)> {
     let sides = ["kyverno", "vap"].into_iter().flat_map(|side| {
         let fields = ["allowed", "code", "status", "effect"];
@@ -75,7 +76,7 @@ fn check(row: &Value, settings: &Settings) -> Result<(), String> {
     }
 }
 
-/// Bodies as sent, of whole objects, with what the server made of them.
+/// Bodies as sent, of whole objects, with the server's result.
 fn is_compared(row: &Value) -> bool {
     let request = &row["request"];
     row["observed"]["allowed"].is_boolean()

@@ -1,4 +1,4 @@
-//! Gates of autogen: which controllers, which rules by which names, and what is in them.
+//! Gates of autogen: the controllers, the names of rules, and their contents.
 
 use std::sync::Arc;
 
@@ -36,10 +36,10 @@ fn same(what: &str, ours: &Value, theirs: &Value) -> Result<(), String> {
     Err(format!("{what}: ours {ours}, expected {theirs}"))
 }
 
-/// Parts that hold what the author wrote, where null and empty mean something.
+/// Parts with the author's own text, in which null and empty are significant.
 const VERBATIM: [&str; 5] = ["pattern", "anyPattern", "patchStrategicMerge", "value", "key"];
 
-/// Leaves out what Go leaves out when it writes a typed value.
+/// Omits what Go omits when it writes a typed value.
 fn prune(value: &Value) -> Value {
     let is_empty = |value: &Value| match value {
         Value::Null => true,
@@ -68,7 +68,7 @@ fn prune(value: &Value) -> Value {
     }
 }
 
-/// What the schema sets deep in `verifyImages`, which is no matter of autogen.
+/// Schema defaults deep in `verifyImages`, which do not concern autogen.
 fn is_schema_default(key: &str, value: &Value) -> bool {
     key == "signatureAlgorithm" && value == "sha256"
 }
@@ -148,7 +148,7 @@ fn contexts(owner: &mut Value) {
     }
 }
 
-/// The typed rule says what its tree says.
+/// The typed rule agrees with its tree.
 fn typed(rule: &Rule, json: &Value) -> Result<(), String> {
     same("typed name", &json!(rule.name.value), &json["name"])?;
     if let Some(cel) = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref()) {
@@ -295,7 +295,7 @@ fn check(row: &Value) -> Result<(), String> {
     }
     let validating: Vec<&Arc<ValidatingPolicy>> = loaded.validating().collect();
     let Some(expected) = row.get("validatingPolicies").and_then(Value::as_array) else {
-        // Upstream's loader leaves out policies that are not for Kubernetes, and rows of other kinds have none.
+        // Upstream's loader drops policies that are not for Kubernetes, and rows of other kinds have none.
         let made = validating
             .iter()
             .map(|policy| autogen::variants(policy).len())
@@ -359,7 +359,7 @@ fn a_generated_expression_points_at_its_source() {
         let rules = autogen::rules_for(policy, kind);
         let cel = rules[1].validate.as_ref().and_then(|validate| validate.cel.as_ref());
         let expression = &cel.expect("a rule in CEL").expressions[0].expression;
-        // The last word stands on another line of the source, behind three places that were rewritten.
+        // The last word is on another line of the source, after three rewritten positions.
         for word in ["containers", "namespace", "hostNetwork"] {
             let at = expression.text().find(word).expect("the word is there");
             let place = expression.part(at, at + word.len());

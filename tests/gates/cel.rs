@@ -1,4 +1,4 @@
-//! CEL: what cel-go answers in the environments of Kubernetes 1.36, Kyverno 1.19 and the reference data.
+//! CEL: cel-go's results in the environments of Kubernetes 1.36, Kyverno 1.19 and the reference data.
 
 use std::path::Path;
 
@@ -95,7 +95,7 @@ fn kyverno_1_19() {
     }
 }
 
-/// Own rows for what only Kyverno's environment has.
+/// Own rows for features that only Kyverno's environment has.
 #[test]
 fn kyverno_libraries() {
     vectors(

@@ -1,4 +1,4 @@
-//! Rows of the CEL gates once more, through the binary: `kyvtest cel --jsonl`.
+//! Rows of the CEL gates, through the binary: `kyvtest cel --jsonl`.
 
 use std::{
     io::Write as _,
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::support::{fixture, jsonl, read, shared};
 
-/// Answers lines with the binary; there must be one answer a line.
-fn ask(lines: &[Value]) -> Vec<Value> {
+/// Evaluates lines with the binary; there must be one result per line.
+fn evaluate(lines: &[Value]) -> Vec<Value> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_kyvtest"))
         .args(["cel", "--jsonl", "-"])
         .stdin(Stdio::piped())
@@ -50,7 +50,7 @@ fn vectors(folder: &Path, profile: &str) {
         .iter()
         .map(|row| json!({"id": row["id"], "expr": row["expr"], "profile": profile, "object": object}))
         .collect();
-    for (row, answer) in rows.iter().zip(ask(&lines)) {
+    for (row, answer) in rows.iter().zip(evaluate(&lines)) {
         for key in ["id", "type", "value", "phase", "error", "cost"] {
             assert_eq!(row[key], answer[key], "{key} of {row}");
         }
@@ -67,7 +67,7 @@ fn vectors_of_kyverno() {
     vectors(&fixture("cel/golden-kyverno"), "kyverno-1.19");
 }
 
-/// An answer in the letters of the tables: `V` for every value, since the tables write values differently.
+/// A result in the letters of the tables: `V` for every value, since the tables write values differently.
 fn letter(answer: &Value) -> String {
     match answer["phase"].as_str() {
         None => "V".to_owned(),
@@ -93,7 +93,7 @@ fn tables() {
             .iter()
             .map(|(expr, _)| json!({"expr": expr, "profile": "golden-cel"}))
             .collect();
-        for ((expr, want), answer) in rows.iter().zip(ask(&lines)) {
+        for ((expr, want), answer) in rows.iter().zip(evaluate(&lines)) {
             let want = if want.starts_with("V ") { "V" } else { want };
             assert_eq!(letter(&answer), want, "{expr}");
         }
@@ -112,7 +112,7 @@ fn semantics_and_compile() {
         .iter()
         .map(|(expr, _)| json!({"expr": expr, "profile": "golden-cel", "object": object}))
         .collect();
-    for ((expr, want), answer) in rows.iter().zip(ask(&lines)) {
+    for ((expr, want), answer) in rows.iter().zip(evaluate(&lines)) {
         let got = letter(&answer);
         let want = match want.split_once(' ') {
             Some(("ERR", text)) => format!("E {text}"),
@@ -130,7 +130,7 @@ fn semantics_and_compile() {
                    "request": null, "variables": {}, "authorizer": []})
         })
         .collect();
-    for (row, answer) in rows.iter().zip(ask(&lines)) {
+    for (row, answer) in rows.iter().zip(evaluate(&lines)) {
         let refused = matches!(answer["phase"].as_str(), Some("check" | "parse"));
         assert_eq!(refused, row["res"] != "OK", "{row}");
     }
@@ -145,7 +145,7 @@ fn evaluations() {
     let text = read(&path);
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.splitn(5, '\t').collect()).collect();
     let rows = spread(rows.into_iter().filter(|row: &Vec<&str>| row[3] != "-").collect(), 40);
-    // The request that the rows imply leaves nothing to these: those that read it are the gates' own.
+    // Rows that read the implied request belong to the gates themselves.
     let rows: Vec<Vec<&str>> = rows.into_iter().filter(|row| !row[4].contains("authorizer")).collect();
     let mut wanted = Vec::new();
     let mut lines = Vec::new();
@@ -173,7 +173,7 @@ fn evaluations() {
         wanted.push((row[3].parse::<u64>().expect("a cost"), row[4]));
     }
     assert!(lines.len() >= 10, "at least ten rows");
-    for ((cost, want), answer) in wanted.into_iter().zip(ask(&lines)) {
+    for ((cost, want), answer) in wanted.into_iter().zip(evaluate(&lines)) {
         let want = if want.starts_with("V ") { "V" } else { want };
         assert_eq!(letter(&answer), want);
         assert_eq!(answer["cost"], cost);

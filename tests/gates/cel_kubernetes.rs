@@ -1,4 +1,4 @@
-//! Kubernetes' CEL libraries: what Kubernetes 1.36.4 answers, row by row: value and cost, or the error's text.
+//! Kubernetes' CEL libraries: the results of Kubernetes 1.36.4, row by row: value and cost, or the error message.
 
 use kyvtest::{
     cel::{
@@ -20,29 +20,29 @@ struct Row {
     cost: Option<u64>,
 }
 
-/// The authorizer of the rows: allows `get`, fails at `fail`, and says what it was asked as its reason.
+/// The authorizer of the rows: allows `get`, fails at `fail`, and returns the attributes as its reason.
 struct Echo;
 
 impl Host for Echo {
-    fn authorize(&self, asked: &Attributes) -> Option<Decision> {
-        let user = match &asked.service_account {
+    fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
+        let user = match &attributes.service_account {
             Some((namespace, name)) => format!("system:serviceaccount:{namespace}:{name}"),
             None => "u".to_owned(),
         };
         let said: [&str; 8] = [
             &user,
-            asked.path.as_deref().unwrap_or_default(),
-            &asked.verb,
-            &asked.group,
-            &asked.resource,
-            &asked.subresource,
-            &asked.namespace,
-            &asked.name,
+            attributes.path.as_deref().unwrap_or_default(),
+            &attributes.verb,
+            &attributes.group,
+            &attributes.resource,
+            &attributes.subresource,
+            &attributes.namespace,
+            &attributes.name,
         ];
         Some(Decision {
-            allowed: asked.verb == "get",
+            allowed: attributes.verb == "get",
             reason: said.join("|"),
-            error: (asked.verb == "fail").then(|| "no answer".to_owned()),
+            error: (attributes.verb == "fail").then(|| "no answer".to_owned()),
         })
     }
 }

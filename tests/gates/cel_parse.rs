@@ -1,4 +1,4 @@
-//! The CEL parser against cel-go 0.29.2: accept or reject, the tree, and the words of the errors.
+//! The CEL parser against cel-go 0.29.2: accept or reject, the tree, and the error messages.
 
 use kyvtest::cel::{
     issue::Issues,
@@ -104,7 +104,7 @@ fn whole_text_of_errors() {
     error_gate(&gate, Issues::to_string, str::to_owned);
 }
 
-/// A row of our own: what cel-go answers, with the place of every node.
+/// An own row: cel-go's result, with the location of every node.
 #[derive(Deserialize)]
 struct OwnRow {
     id: u32,

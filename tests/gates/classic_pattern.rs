@@ -74,7 +74,7 @@ fn classic_pattern() {
     run(&jsonl(&fixture("classic/pattern.jsonl")), "classic-pattern-own", 440);
 }
 
-/// Any value, with keys and texts that mean something in patterns.
+/// Any value, with keys and strings that are significant in patterns.
 fn any_data() -> impl Strategy<Value = Data> {
     let texts = prop::sample::select(vec![
         "", "*", "?*", "a", "b*", "!a", ">1", "<=1Gi", "1-5", "1!-5", "|", "a|b", "a&!b", "1h", "-1h-2h", "1e400", "é",
@@ -128,7 +128,7 @@ fn patterns_end_on_anything() {
 }
 
 #[test]
-fn bombs_are_answered() {
+fn expensive_patterns_return_soon() {
     let nested = |depth: usize| {
         (0..depth).fold(Data::from("x"), |inner, _| {
             [(Arc::from("a"), inner)].into_iter().collect()
@@ -140,7 +140,7 @@ fn bombs_are_answered() {
         let wrap = |text: &str| -> Data { [(Arc::from("k"), Data::from(text))].into_iter().collect() };
         match_pattern(&wrap(value), &wrap(pattern)).is_ok()
     };
-    // Huge ranges and quantities, many alternatives, many wildcards: an answer, and soon.
+    // Huge ranges and quantities, many alternatives, many wildcards: each must return soon.
     assert!(!fits("5", "1e999999999-9e999999999"));
     assert!(fits("5", "1-99999999999999999999999999999999999999999999Ei"));
     assert!(!fits("x", &"a|".repeat(100_000)));

@@ -45,7 +45,7 @@ fn check(row: &Row) -> Result<(), String> {
     let differs = |theirs: &dyn std::fmt::Debug| Err(format!("{} {:?}, upstream: {theirs:?}", row.doc, ours));
     match (&ours, &row.error, &row.panic) {
         (Err(error), Some(theirs), _) if error.to_string() == *theirs => Ok(()),
-        // Upstream's process ends here; that there is no value is all that can be compared.
+        // Upstream's process ends here; only the absence of a value can be compared.
         (Err(_), None, Some(_)) => Ok(()),
         (Ok(ours), None, None) if ours.with_doubles() == data(&row.result).with_doubles() => Ok(()),
         (_, Some(theirs), _) => differs(theirs),
@@ -54,7 +54,7 @@ fn check(row: &Row) -> Result<(), String> {
     }
 }
 
-/// Runs a gate on the project's own selection and on the shared file, if that is there.
+/// Runs a gate on the project's own selection and on the shared file, if present.
 fn run<R: DeserializeOwned + Sync>(
     name: &str,
     rows: usize,

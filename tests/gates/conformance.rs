@@ -218,7 +218,7 @@ fn value<'a>(context: &Context<'a>, json: &Json) -> Val<'a> {
     }
 }
 
-/// Equality that tells `1`, `1u` and `1.0` apart.
+/// Equality that distinguishes `1`, `1u` and `1.0`.
 fn same(a: Val<'_>, b: Val<'_>) -> bool {
     match (a, b) {
         (Val::Double(a), Val::Double(b)) => a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()),

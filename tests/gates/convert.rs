@@ -1,4 +1,4 @@
-//! Gates of conversion: what Kyverno's generator builds or refuses, object by object.
+//! Gates of conversion: the objects that Kyverno's generator builds, and its refusals.
 
 use std::{path::Path, sync::Arc};
 
@@ -48,7 +48,7 @@ fn in_some_order(mut loaded: Loaded, check: impl Fn(&Loaded) -> Result<(), Strin
     first
 }
 
-/// The conversion of the one policy; `None` where it cannot be read.
+/// The conversion of the one policy; `None` if it cannot be read.
 fn converted(loaded: &Loaded, discovery: &Discovery, force: bool) -> Option<Conversion> {
     let classic: &[Arc<PolicyException>] = &loaded.exceptions;
     let cel: &[Arc<CelPolicyException>] = &loaded.cel_exceptions;
@@ -68,7 +68,7 @@ fn documents(values: &Value) -> String {
     values.fold(String::new(), |text, value| text + "---\n" + &value.to_string() + "\n")
 }
 
-/// What our code is where Kyverno says nothing.
+/// Our code if Kyverno reports nothing.
 fn silent(stage: &str) -> Option<&'static str> {
     match stage {
         "silent" => Some("no-validate-rule"),
@@ -122,7 +122,7 @@ fn compare_generated(row: &Value, loaded: &Loaded, discovery: &Discovery) -> Res
     }
 }
 
-/// Sources occur several times: as written, asked to generate, and without pod controllers.
+/// Sources occur several times: as written, with generation requested, and without pod controllers.
 fn generated_id(row: &Value) -> String {
     let flag = |key: &str| {
         if row[key] == true {
@@ -154,7 +154,7 @@ fn convert_generated() {
     run_generated("convert-generated", &path, &discovery, 924);
 }
 
-/// What the API server sets where an object says nothing.
+/// Applies the API server's defaults.
 fn default(object: &mut Value) {
     let kind = text(object, "kind");
     let is_policy = matches!(kind, "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy");
@@ -184,8 +184,8 @@ fn default(object: &mut Value) {
     }
 }
 
-/// Whether everything that is expected is there: maps may have more, lists may not. A key `(list[?name == 'x'])` picks
-/// items by their name.
+/// Whether everything expected is present: maps may have more, lists may not. A key `(list[?name == 'x'])` selects
+/// items by name.
 fn subset(expected: &Value, ours: &Value, path: &str) -> Result<(), String> {
     match (expected, ours) {
         (Value::Object(expected), Value::Object(map)) => {
@@ -252,7 +252,7 @@ fn compare_case(
         default(&mut ours);
         let mut theirs = json(&Document::from_yaml(&theirs)?);
         if text(&ours, "kind").starts_with("Mutating") {
-            // Where v1 is served, Kyverno generates v1; the cases of older versions ran on older servers.
+            // If v1 is served, Kyverno generates v1; the cases of older versions ran on older servers.
             theirs["apiVersion"] = ours["apiVersion"].clone();
         }
         subset(&theirs, &ours, "")?;
@@ -330,9 +330,10 @@ fn convert_hazards() {
     );
 }
 
-/// What asks for generation is converted with force as without, and what does not as if it did.
+/// A policy that requests generation converts the same with force as without, and one that does not converts as if it
+/// did.
 #[test]
-fn force_is_what_asking_is() {
+fn force_equals_a_request() {
     for row in jsonl::<Value>(&fixture("convert/hazards.jsonl")) {
         let marked = text(&row, "policy").to_owned();
         let unmarked = marked

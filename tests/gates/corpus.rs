@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::support::{Gate, jsonl, shared};
 
-/// What `kyverno test` made of a test file; without counts, it ended before it printed any.
+/// The result of `kyverno test` for a test file; without counts, it ended before it printed any.
 #[derive(Debug, Deserialize)]
 struct Recorded {
     suite: String,
@@ -30,7 +30,7 @@ struct Check {
     unstable: bool,
 }
 
-/// Runs the folder of a test file: the exit code, and how many lines of the test file pass and fail.
+/// Runs the directory of a test file: the exit code, and how many lines of the test file pass and fail.
 fn run(corpus: &Path, suite: &str) -> Result<(i32, usize, usize), String> {
     let file = corpus.join(suite);
     let folder = file.parent().ok_or("a test file is in a folder")?;
@@ -43,7 +43,7 @@ fn run(corpus: &Path, suite: &str) -> Result<(i32, usize, usize), String> {
     let report: Value = serde_json::from_slice(&output.stdout)
         .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&output.stderr)))?;
     let exit = output.status.code().ok_or("ended by a signal")?;
-    // Folders below have suites of their own, which were recorded by themselves.
+    // Directories below have their own suites, which were recorded separately.
     let suites = report["suites"].as_array().into_iter().flatten();
     let own = suites.filter(|suite| suite["path"].as_str().is_some_and(|path| Path::new(path) == file));
     let cases: Vec<&Value> = own

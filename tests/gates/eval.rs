@@ -32,7 +32,7 @@ fn text<'v>(value: &'v Value, key: &str) -> &'v str {
 }
 
 fn documents(path: &Path) -> Vec<Value> {
-    // Readers of YAML 1.1 take a bare `n` for a boolean; the API server was given the text.
+    // YAML 1.1 reads a bare `n` as a boolean; the API server received the string.
     let text = read(path).replace("name: n\n", "name: 'n'\n");
     let parts = text.split("\n---\n").filter(|part| !part.trim().is_empty());
     parts
@@ -52,7 +52,7 @@ pub(crate) fn namespaces(labels: &Value) -> Vec<Value> {
         .collect()
 }
 
-fn ask(objects: Vec<Value>, request: &Value, config: &str, settings: &Settings) -> Result<Value, String> {
+fn evaluate(objects: Vec<Value>, request: &Value, config: &str, settings: &Settings) -> Result<Value, String> {
     let mut row = json!({"id": "row", "objects": objects, "request": request});
     if !config.is_empty() {
         row["config"] = json!(config);
@@ -127,7 +127,7 @@ fn complete_params(params: &Value, policy: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// What is expected of a hazard: the class of the issue that the two observations mean.
+/// The expected class of a hazard, from the two observations.
 fn hazard_class(id: &str, kyverno: &str, vap: &str) -> &'static str {
     match (kyverno, vap) {
         (_, "rejected" | "not built") => "not-convertible",
@@ -158,7 +158,7 @@ fn check_hazard(folder: &Path, settings: &Settings) -> Result<(), String> {
     objects.extend(namespaces(&given["ns"]));
     let params = complete_params(&given["params"], &objects[0]);
     objects.extend(params);
-    let answer = ask(objects, &hazard_request(&given), "", settings)?;
+    let answer = evaluate(objects, &hazard_request(&given), "", settings)?;
     let class = text(&answer["divergence"], "class");
     let class = if class.is_empty() { "equal" } else { class };
     let (k, v) = (text(&expected, "obsK"), text(&expected, "obsV"));
@@ -169,7 +169,7 @@ fn check_hazard(folder: &Path, settings: &Settings) -> Result<(), String> {
         v
     };
     let wanted = hazard_class(id, k, v);
-    // A policy that Kyverno refuses is compared with nothing.
+    // A policy that Kyverno rejects has no comparison.
     let class_fits = kyverno == "none" || class == wanted;
     if seen(&answer["kyverno"]) == kyverno && seen(&answer["vap"]) == vap && class_fits {
         return Ok(());
@@ -210,7 +210,7 @@ fn check_live_hazard(row: &Value, settings: &Settings) -> Result<(), String> {
     if !text(sent, "subresource").is_empty() {
         given["sub"] = sent["subresource"].clone();
     }
-    // The options of a connection have no name; the fixture says whose they are.
+    // The options of a connection have no name; the fixture provides it.
     if sent["object"].is_object() && sent["object"].get("metadata").is_none() {
         let folder = shared("golden/hazards").unwrap_or_else(|| fixture("hazards"));
         given = documents(&folder.join(text(row, "id")).join("request.yaml")).swap_remove(0);
@@ -220,7 +220,7 @@ fn check_live_hazard(row: &Value, settings: &Settings) -> Result<(), String> {
     objects.extend(list(&row["exceptions"]));
     objects.extend(namespaces(&sent["namespaces"]));
     objects.extend(list(&sent["params"]));
-    let answer = ask(objects, &hazard_request(&given), text(row, "config"), settings)?;
+    let answer = evaluate(objects, &hazard_request(&given), text(row, "config"), settings)?;
     let wanted = hazard_class(text(row, "id"), text(row, "kyverno"), text(row, "vap"));
     let class = text(&answer["divergence"], "class");
     let class = if class.is_empty() { "equal" } else { class };
@@ -262,7 +262,7 @@ fn live_pairs_of_conversions() {
 /// A row about a resource of the upstream suites.
 fn check_verdict_pair(row: &Value, corpus: &Corpus, settings: &Settings) -> Result<(), String> {
     let (policy, object) = corpus.row(row)?;
-    let answer = ask(vec![policy], &verdict_request(row, object), "", settings)?;
+    let answer = evaluate(vec![policy], &verdict_request(row, object), "", settings)?;
     same_pair(row, &answer)
 }
 
@@ -332,7 +332,7 @@ pub(crate) fn live(row: &Value) -> (Vec<Value>, Value) {
 
 fn check_pair(row: &Value, settings: &Settings) -> Result<(), String> {
     let (objects, request) = live(row);
-    same_pair(row, &ask(objects, &request, text(row, "config"), settings)?)
+    same_pair(row, &evaluate(objects, &request, text(row, "config"), settings)?)
 }
 
 /// `kyverno-stricter` is weaker, `vap-stricter` stricter, `agree` neither.
@@ -374,7 +374,7 @@ fn live_pairs_of_own_vectors() {
     assert!(counts.len() == 3, "{counts:?}");
 }
 
-/// The selection that the project has of its own.
+/// The project's own selection.
 #[test]
 fn own_pairs() {
     let rows: Vec<Value> = jsonl(&fixture("eval/pairs.jsonl"));
@@ -392,9 +392,9 @@ fn own_pairs() {
 
 fn check_kyverno(row: &Value, settings: &Settings) -> Result<(), String> {
     let (objects, request) = live(row);
-    let answer = ask(objects, &request, text(row, "config"), settings)?;
+    let answer = evaluate(objects, &request, text(row, "config"), settings)?;
     let (ours, theirs) = (&answer["kyverno"], &row["observed"]);
-    // A connection that is admitted ends at a node that is not there.
+    // An admitted connection fails at a node that does not exist.
     let code = theirs["allowed"] == true && request["operation"] == "CONNECT" || ours["code"] == theirs["code"];
     if ours["allowed"] == theirs["allowed"] && code && ours["warnings"] == theirs["warnings"] {
         return Ok(());
@@ -403,7 +403,7 @@ fn check_kyverno(row: &Value, settings: &Settings) -> Result<(), String> {
 }
 
 #[test]
-fn live_answers_of_own_vectors() {
+fn live_verdicts_of_own_vectors() {
     let Some(path) = shared("golden/kyverno-live/vectors.jsonl") else {
         return;
     };
@@ -428,7 +428,7 @@ fn check_native(row: &Value, settings: &Settings) -> Result<(), String> {
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
     let (mut objects, request) = live(row);
     objects.extend(list("bindings"));
-    let answer = ask(objects, &request, "", settings)?;
+    let answer = evaluate(objects, &request, "", settings)?;
     let (ours, theirs) = (&answer["vap"], &row["observed"]);
     if ours["allowed"] == theirs["allowed"] && (theirs["allowed"] == true || ours["message"] == theirs["message"]) {
         return Ok(());
@@ -436,7 +436,7 @@ fn check_native(row: &Value, settings: &Settings) -> Result<(), String> {
     Err(format!("expected {theirs}, found {answer}"))
 }
 
-/// The rows of the API server through this entry, too: allowed and message; the rest is that of the engine's own gate.
+/// The API server's rows through this entry as well: allowed and message; the engine's own gate compares the rest.
 #[test]
 fn native_vectors() {
     let Some(path) = shared("golden/apiserver/vectors.jsonl") else {

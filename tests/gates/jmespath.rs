@@ -1,4 +1,4 @@
-//! Gate of room `jmespath`: expressions, their values and their error texts.
+//! Gate of crate `jmespath`: expressions, their values and their error messages.
 
 use std::{cmp::Ordering, path::Path};
 

@@ -1,4 +1,4 @@
-//! What the Kyverno 1.19 CLI computes and prints on the public suites: `kyvtest run --compat`.
+//! The results and output of the Kyverno 1.19 CLI on the public suites: `kyvtest run --compat`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -93,7 +93,7 @@ static RUNS: LazyLock<BTreeMap<(String, usize), SuiteRun>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Whether a resource is the recorded one. Payloads are recorded by their path from the folder of all suites.
+/// Whether a resource is the recorded one. Payloads are recorded by their path from the directory of all suites.
 fn is_key(key: &Key, recorded: &str) -> bool {
     let own = key.to_string();
     own == recorded || key.kind.is_empty() && own.ends_with(recorded)
@@ -101,7 +101,7 @@ fn is_key(key: &Key, recorded: &str) -> bool {
 
 type Answers<'r> = Vec<(&'r str, &'r str, &'r str)>;
 
-/// Our responses to the question that a line answers.
+/// Our responses to the check of a line.
 fn responses(line: &Line) -> impl Iterator<Item = &'static Response> {
     let run = RUNS.get(&(line.suite.clone(), line.doc));
     let responses = run.into_iter().flat_map(|run| &run.responses);
@@ -112,7 +112,7 @@ fn responses(line: &Line) -> impl Iterator<Item = &'static Response> {
     })
 }
 
-/// Our answers to the question that a line answers: rule, status, message.
+/// Our results for the check of a line: rule, status, message.
 fn answers(line: &Line) -> Answers<'static> {
     responses(line)
         .flat_map(|response| &response.rules)
@@ -231,7 +231,7 @@ fn engine_message() {
         |(_, line)| {
             let rule = line.rule.as_deref().unwrap_or_default();
             let ours: Vec<&str> = answers(line).iter().filter(|a| a.0 == rule).map(|a| a.2).collect();
-            // The text of the network was not recorded: messages agree up to it.
+            // The network's message was not recorded: messages agree up to it.
             let agrees = |ours: &&str| match line.msg.split_once("(network error)") {
                 Some((before, _)) => ours.starts_with(before),
                 None => *ours == line.msg,

@@ -1,4 +1,4 @@
-//! The Kyverno engine as an admission controller runs it: what a live Kyverno admitted and refused.
+//! The Kyverno engine as an admission controller runs it: requests that a live Kyverno admitted and denied.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -101,7 +101,7 @@ fn load(policies: &[Value], exceptions: &[Value]) -> Result<Loaded, String> {
     Ok(loaded)
 }
 
-/// What the admission controller says of a request; or why a policy cannot be installed.
+/// The admission controller's review of a request, or the reason why a policy cannot be installed.
 fn decide(cluster: &Cluster<'_>, request: &Request) -> Result<Review, String> {
     let loaded = load(cluster.policies, cluster.exceptions)?;
     let installed = Installed {
@@ -116,10 +116,10 @@ fn decide(cluster: &Cluster<'_>, request: &Request) -> Result<Review, String> {
     }
 }
 
-/// How a gate judges the answers to a request: the row, and what was observed.
+/// A gate's comparison of a review with the row and its observation.
 type Judge = fn(&Review, &Value, &Value) -> Result<(), String>;
 
-/// Admitted or refused.
+/// Admitted or denied.
 fn same_verdict(decided: &Review, _: &Value, observed: &Value) -> Result<(), String> {
     let unsupported = |answered: &Answered| answered.response.status == Status::Unsupported;
     if decided.answers.iter().any(unsupported) {
@@ -136,7 +136,7 @@ fn same_verdict(decided: &Review, _: &Value, observed: &Value) -> Result<(), Str
     ))
 }
 
-/// What a client reads whose request is refused, code included; rows on which the verdict differs are another gate's.
+/// The client's error message with its code; rows with different verdicts belong to another gate.
 fn same_text(decided: &Review, row: &Value, observed: &Value) -> Result<(), String> {
     let (Some(refusal), Some(false)) = (&decided.refusal, observed["allowed"].as_bool()) else {
         return Ok(());
@@ -153,7 +153,7 @@ fn same_text(decided: &Review, row: &Value, observed: &Value) -> Result<(), Stri
     Ok(())
 }
 
-/// The text without what differs from one request to the next: names that the API server made.
+/// The message without parts that differ between requests: names that the API server generated.
 fn masked(message: &str, row: &Value) -> String {
     let prefix = text(&row["request"]["object"]["metadata"], "generateName");
     if prefix.is_empty() {
@@ -202,7 +202,7 @@ fn check_vector(row: &Value, discovery: &Discovery, judge: Judge) -> Result<(), 
     let world = world(&row["namespaces"], &rbac, &row["params"]);
     let object = row.get("seen").unwrap_or(&sent["object"]);
     let sent_name = text(sent, "name");
-    // The API server makes a name before it asks anybody.
+    // The API server generates a name before it calls webhooks.
     let generated = sent["operation"] == "CREATE" && sent_name.is_empty();
     let name = if generated {
         text(&object["metadata"], "name")
@@ -278,7 +278,7 @@ fn check_hazard(row: &Value, discovery: &Discovery, judge: Judge) -> Result<(), 
     judge(&decide(&cluster, &request)?, row, &row["observed"])
 }
 
-/// Rows with an answer of Kyverno's.
+/// Rows with Kyverno's verdict.
 fn decided(row: &&Value) -> bool {
     row["observed"]["allowed"].is_boolean()
 }
@@ -291,7 +291,8 @@ fn config(row: &Value) -> Config {
     }
 }
 
-/// Rows without an answer: a policy or an exception is refused when it is created. The first line of the text counts.
+/// Rows without a verdict: a policy or an exception is rejected when it is created. The first line of the message
+/// counts.
 fn check_refused(row: &Value, discovery: &Discovery) -> Result<(), String> {
     let refused = row["install"].as_array().into_iter().flatten();
     let Some(theirs) = refused
@@ -346,11 +347,11 @@ fn run_vectors(rows: &[Value], name: &str, least: usize, judge: Judge) {
     );
 }
 
-/// The texts of all rows: those of refused requests, and those of policies that are refused when they are created.
+/// The messages of all rows: those of denied requests, and those of rejected policies.
 fn run_texts(rows: &[Value], name: &str, least: usize) {
     let discovery = discovery("");
-    let told = |row: &&Value| row["observed"]["allowed"] == json!(false) || row.get("observed").is_none();
-    let rows: Vec<&Value> = rows.iter().filter(told).collect();
+    let has_message = |row: &&Value| row["observed"]["allowed"] == json!(false) || row.get("observed").is_none();
+    let rows: Vec<&Value> = rows.iter().filter(has_message).collect();
     Gate { name, rows: least }.run(
         &rows,
         |row| text(row, "id").to_owned(),
@@ -435,7 +436,7 @@ fn documents(path: &str) -> Vec<Value> {
         .collect()
 }
 
-/// A policy as it was installed: with every verdict showing as a refusal.
+/// A policy as installed: every violation is enforced.
 fn enforced(mut policy: Value, row: &Value) -> Value {
     let notes: Vec<&str> = row["enforced"]
         .as_array()
@@ -550,7 +551,7 @@ fn run_verdicts(name: &str, judge: Judge) {
     let agree = others
         .iter()
         .filter(|(_, row)| check_verdict(row, &corpus, judge).is_ok());
-    support::tell(&format!("{name}, apart: {}/{}", agree.count(), others.len()));
+    support::print_count(&format!("{name}, apart: {}/{}", agree.count(), others.len()));
     gate.run(
         &rows,
         |(line, _)| format!("line-{}", line + 1),

@@ -1,4 +1,4 @@
-//! What the Kyverno 1.19 CLI prints about native policies in small suites of single behaviours.
+//! The output of the Kyverno 1.19 CLI about native policies in small suites of single behaviours.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -17,7 +17,7 @@ struct Line {
     resource: String,
     result: String,
     reason: String,
-    /// The first line of the message, where messages are printed.
+    /// The first line of the message, if messages are printed.
     message: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a Kubernetes 1.36 API server makes of MutatingAdmissionPolicies: at creation, and of the requests that they change.
+//! A Kubernetes 1.36 API server with MutatingAdmissionPolicies: their creation, and the requests that they change.
 
 use kyvtest::{
     convert::{Conversion, Exceptions, Options, Outcome, convert},
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     eval::namespaces,
     kyverno_live::corpus,
-    support::{Gate, fixture, jsonl, shared, tell},
+    support::{Gate, fixture, jsonl, print_count, shared},
 };
 
 fn text<'v>(value: &'v Value, key: &str) -> &'v str {
@@ -30,7 +30,7 @@ fn items<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
     value.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The refusal with all errors in their order, the warnings, and the spec that the server stores.
+/// The error with all causes in order, the warnings, and the stored spec.
 fn check_static(row: &Value) -> Result<(), String> {
     let object = Document::from(&row["object"]);
     let checked = validate_admission(object.root());
@@ -94,7 +94,7 @@ fn objects(row: &Value) -> Vec<Value> {
     }
     objects.extend(namespaces(&row["namespaces"]));
     if row.get("rbac").is_some() {
-        // The row tells in words who may do what; these are the objects.
+        // The row describes the permissions in words; these are the objects.
         objects.extend(jsonl::<Value>(&fixture("map/rbac.jsonl")));
     }
     objects
@@ -213,7 +213,7 @@ const MADE_UP: [&str; 5] = [
     "generation",
 ];
 
-/// The object as sent, through the whole server: the object in the response, or the refusal of validation.
+/// The object as sent, through the whole server: the object in the response, or the validation error.
 fn check_completed(row: &Value) -> Result<(), String> {
     let objects: Vec<Document> = objects(row).iter().map(Document::from).collect();
     let evaluator = Evaluator::new(&objects, &Settings::default());
@@ -242,7 +242,7 @@ fn check_completed(row: &Value) -> Result<(), String> {
     same_object(&observed["after"], &answer["object"])
 }
 
-/// Compares an object with the recorded one, but for what the server makes up.
+/// Compares an object with the recorded one, ignoring assigned values.
 fn same_object(theirs: &Value, ours: &Value) -> Result<(), String> {
     // The identity is also in labels of jobs. Those of owners were recorded like all others.
     let uid = |object: &Value| text(&object["metadata"], "uid").to_owned();
@@ -385,8 +385,8 @@ fn generated() {
     }
 }
 
-/// Where the order of policies is undefined, one outcome was recorded: that of the given order or of its reverse. That of
-/// exceptions, which a cache lists, never is defined.
+/// If the order of policies is undefined, one outcome was recorded: that of the given order or of its reverse. The
+/// order of exceptions, which a cache lists, is never defined.
 fn check_pair(row: &Value, settings: &Settings) -> Result<(), String> {
     let mut first = compare_pair(row, settings);
     for (key, is_undefined) in [
@@ -404,7 +404,7 @@ fn check_pair(row: &Value, settings: &Settings) -> Result<(), String> {
     first
 }
 
-/// The policies as Kyverno had them: one that is handed over to the API server leaves Kyverno's webhooks.
+/// The policies as Kyverno had them: one with a generated native policy leaves Kyverno's webhooks.
 fn kept_by_kyverno(row: &Value) -> Value {
     let mut row = row.clone();
     let policies = row.get_mut("policies").and_then(Value::as_array_mut);
@@ -463,7 +463,7 @@ fn compare_pair(row: &Value, settings: &Settings) -> Result<(), String> {
         ("differs", false, true) => class == "weaker",
         // Both refuse, at different stages.
         ("differs", false, false) => class.is_empty() || class == "message",
-        // Of policies that do not ask for it, nothing was generated; here both sides are compared all the same.
+        // Nothing was generated from policies that do not request it; here both sides are compared anyway.
         _ => class == "not-convertible" || row.get("kyverno").is_none() || row["map_outcome"] == "refused",
     };
     if !fits {
@@ -491,12 +491,12 @@ fn live_pairs() {
     run("map-live-own", &fixture("map/live.jsonl"), 60);
     if let Some(path) = shared("golden/map/live.jsonl") {
         run("map-live", &path, 530);
-        tell_causes(&jsonl(&path), &settings);
+        count_causes(&jsonl(&path), &settings);
     }
 }
 
-/// How many differences name the hazard that a person found to be the cause.
-fn tell_causes(rows: &[Value], settings: &Settings) {
+/// Counts the differences that name the hazard which a person found to be the cause.
+fn count_causes(rows: &[Value], settings: &Settings) {
     let rows: Vec<&Value> = rows
         .iter()
         .filter(|row| is_own(row) && row.get("hazard").is_some())
@@ -505,7 +505,7 @@ fn tell_causes(rows: &[Value], settings: &Settings) {
         let answer = pair_answer(&kept_by_kyverno(row), settings);
         answer.is_ok_and(|answer| answer["divergence"]["code"] == row["hazard"])
     });
-    tell(&format!(
+    print_count(&format!(
         "map-live: the cause is that of {} of {} differences",
         named.count(),
         rows.len()

@@ -118,7 +118,7 @@ fn check_kind(row: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The row without what the file means by empty: unset.
+/// The row without empty values, which the file uses for unset.
 fn prune(value: &Value) -> Option<Value> {
     let pruned = match value {
         Value::Object(map) => {
@@ -246,7 +246,7 @@ fn check_witness(row: &Value) -> Result<(), String> {
     }
 }
 
-/// The file takes a wildcard literally that no server would take at all.
+/// The file treats a wildcard literally that no server would accept.
 fn is_refused(row: &Value) -> bool {
     text(row, "case").starts_with("G8-selector-wildcard")
 }
@@ -267,10 +267,10 @@ fn check_native_witness(row: &Value) -> Result<(), String> {
     }
 }
 
-/// Both sides under symbolic facts, along the path that the request takes: the same answers, each of which is possible.
+/// Both sides under symbolic facts, along the path of the request: the same answers, each of which is possible.
 fn check_path(row: &Value) -> Result<(), String> {
     let (request, namespace) = witness(row)?;
-    // The stored labels of a Namespace are those of the old object, and one that is being made has none, whatever the row says.
+    // The stored labels of a Namespace are those of the old object, and a new one has none, regardless of the row.
     let stored = match request.operation {
         _ if request.resource.kind != "Namespace" => namespace,
         Operation::Create => Namespace::minimal(&request.namespace),
@@ -369,7 +369,7 @@ fn matching_own() {
     gate.run(&jsonl(&fixture("classic/kindselector.jsonl")), id, check_kind);
 }
 
-/// What a table says of a resource, in one line.
+/// Describes a resource of a table in one line.
 fn line(resource: &Resource) -> String {
     format!(
         "{} {} {} {} {} {}",

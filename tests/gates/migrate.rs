@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::{
     kyverno::{read, text},
-    support::{self, Gate, jsonl, shared, tell},
+    support::{self, Gate, jsonl, print_count, shared},
 };
 
 /// Of all rules of the corpus, in per cent: how many are translated, and how many of these proven.
@@ -105,12 +105,12 @@ fn corpus_rules_are_migrated() {
         .filter(|(_, label)| label.starts_with("NOT-MIGRATED"))
         .count();
     let proven = counts.get("PROVEN").copied().unwrap_or_default();
-    tell(&format!(
+    print_count(&format!(
         "gate migrate-corpus: {all} rules, {} translated, {proven} proven",
         all - refused
     ));
     for (label, count) in &counts {
-        tell(&format!("  {count} {label}"));
+        print_count(&format!("  {count} {label}"));
     }
     assert!(all >= 354, "the corpus shrank to {all} rules");
     assert!(
@@ -161,7 +161,7 @@ fn check(row: &Value) -> Result<(), String> {
     let mut discovery = Discovery::kubernetes();
     discovery.add_guess(&kind, true);
     let mut scenario = scenario(row, &discovery)?;
-    // What the server refuses never reaches a policy.
+    // An object that the server rejects never reaches a policy.
     let server = Server::new(&discovery, Vec::new()).without_service_accounts();
     if server.admit(&mut scenario.request).is_err() {
         return Ok(());

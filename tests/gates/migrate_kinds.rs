@@ -1,4 +1,5 @@
-//! `kyvtest migrate` for rules that do not validate: every such rule of the corpus, and every suite that is rewritten with them.
+//! `kyvtest migrate` for rules that do not validate: every such rule of the corpus, and every suite rewritten with
+//! them.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +17,7 @@ use rayon::prelude::*;
 
 use crate::{
     migrate::policies,
-    support::{shared, tell},
+    support::{print_count, shared},
 };
 
 /// Of the rules of a type: how many there are, and how many are translated and tested.
@@ -68,9 +69,9 @@ fn corpus_rules_that_change_objects_are_migrated() {
             .filter(|(label, _)| !label.starts_with("NOT-MIGRATED"))
             .map(|(_, count)| count)
             .sum();
-        tell(&format!("gate migrate-{name}: {found} rules, {done} translated"));
+        print_count(&format!("gate migrate-{name}: {found} rules, {done} translated"));
         for (label, count) in &counts {
-            tell(&format!("  {count} {label}"));
+            print_count(&format!("  {count} {label}"));
         }
         if found < all || done < translated {
             failures.push(format!("{name}: {done} of {found} rules, before {translated} of {all}"));
@@ -97,7 +98,7 @@ fn test_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a file of the folder, or of the folders below, has a rule that changes objects.
+/// Whether a file of the directory, or of the directories below, has a rule that changes objects.
 fn changes_objects(folder: &Path) -> bool {
     policies(folder)
         .iter()
@@ -143,9 +144,9 @@ fn rewritten_suites_pass_as_before() {
         .collect();
     let rewritten: Vec<&(String, bool)> = results.iter().flatten().collect();
     let same = rewritten.iter().filter(|(_, same)| *same).count();
-    tell(&format!("gate migrate-kinds-suites: {same}/{}", rewritten.len()));
+    print_count(&format!("gate migrate-kinds-suites: {same}/{}", rewritten.len()));
     for (root, _) in rewritten.iter().filter(|(_, same)| !same) {
-        tell(&format!("  {root}"));
+        print_count(&format!("  {root}"));
     }
     assert!(
         rewritten.len() >= SUITES.0 && same >= SUITES.1,

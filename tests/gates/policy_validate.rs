@@ -1,4 +1,4 @@
-//! The gate of static validation: what Kyverno refuses and warns about before it applies a policy.
+//! The gate of static validation: Kyverno's errors and warnings before it applies a policy.
 
 use kyvtest::{
     diagnostic::Sources,
@@ -40,7 +40,7 @@ fn check(row: &Value) -> Result<(), String> {
             loaded.diagnostics
         ));
     }
-    // Mistakes of schemas have our own words.
+    // Schema errors have our own wording.
     let [Policy::Classic(policy)] = loaded.policies.as_slice() else {
         return Ok(());
     };

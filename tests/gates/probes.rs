@@ -84,9 +84,9 @@ fn lines(format: &str, output: &str) -> Option<Vec<[String; 5]>> {
         "table" => Some(table(output)),
         "json" => read(&format!("{}]", part("[", "]"))),
         "yaml" => read(&part("- ID", "")),
-        // Cells are not escaped: only the lines of plain ones can be told apart.
+        // Cells are not escaped: only the lines of plain ones can be distinguished.
         "markdown" if !output.contains("\"team\" |") => Some(table(&output.replace("| ", "│ ").replace(" |", " │"))),
-        // What is no format, and JUnit that is not XML: the exit code.
+        // Unknown formats, and JUnit that is not XML: only the exit code.
         "xml" => Some(Vec::new()),
         _ => None,
     }
@@ -107,8 +107,8 @@ fn table(output: &str) -> Vec<[String; 5]> {
         .collect()
 }
 
-/// Whether all policies of the suites below the paths are decided: CEL in all its forms. Probes of the command line itself
-/// are, whatever their policies.
+/// Whether all policies of the suites below the paths are decided: CEL in all its forms. Probes of the command line
+/// itself always are.
 fn in_scope(base: &Path, probe: &Probe) -> bool {
     if COMMAND_LINE.iter().any(|name| probe.id.starts_with(name)) {
         return true;

@@ -45,12 +45,12 @@ struct Case {
     id: String,
     policy: String,
     exceptions: String,
-    /// Documents; without them it is what Kyverno generates.
+    /// Documents; `None` means those that Kyverno generates.
     native: Option<String>,
     layer: Layer,
-    /// A name for the first filter, beside its `names`: Kyverno refuses to read that, but the generator has a way with it.
+    /// A name for the first filter, next to its `names`: Kyverno rejects that, but the generator handles it.
     name: Option<String>,
-    /// Whether kinds that no native policy is asked about are left out.
+    /// Whether to leave out kinds that native policies never see.
     spares_exempt: bool,
 }
 
@@ -153,7 +153,7 @@ impl Case {
             .chain(bindings)
             .map(|document| document.root().to_serde())
             .collect();
-        // The API server takes no name twice; the prototype does not mind.
+        // The API server rejects duplicate names; the prototype does not.
         if self.name.is_some() {
             let names = natives[0].pointer_mut("/spec/matchConstraints/resourceRules/0/resourceNames");
             let names = names.and_then(Value::as_array_mut).ok_or("no names")?;
@@ -163,7 +163,7 @@ impl Case {
         Ok(natives)
     }
 
-    /// The same with these native policies.
+    /// The same case with these native policies.
     fn against(&self, natives: &[Value]) -> Self {
         let texts: Vec<String> = natives.iter().map(Value::to_string).collect();
         Self {
@@ -173,7 +173,6 @@ impl Case {
     }
 }
 
-/// The documents of a text.
 fn documents(text: &str) -> Vec<Value> {
     let stream = yaml::read(text, yaml::Mode::Lax, &yaml::Limits::default());
     let trees = stream.documents().iter().filter_map(|document| document.tree().ok());
@@ -215,7 +214,7 @@ fn rows(name: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// A policy of the hazards: their writer leaves `n` without quotes, which is a truth value to Kubernetes.
+/// A policy of the hazards: their writer leaves `n` without quotes, which is a boolean to Kubernetes.
 fn quoted(text: &str) -> String {
     text.replace("name: n\n", "name: 'n'\n")
 }
@@ -224,7 +223,7 @@ fn optional(path: &Path) -> String {
     if path.exists() { read(path) } else { String::new() }
 }
 
-/// The policy of a hazard, with `background: false` if Kyverno refuses to store it otherwise and was observed so.
+/// The policy of a hazard, with `background: false` if Kyverno otherwise refuses to store it and it was observed so.
 pub(crate) fn storable(folder: &Path) -> String {
     let policy = quoted(&read(&folder.join("policy.yaml")));
     let expected: Value = serde_json::from_str(&read(&folder.join("expected.json"))).expect("JSON");
@@ -246,7 +245,7 @@ fn hazard(id: &str, word: &str) -> Case {
     }
 }
 
-/// Every hazard has its label, and its own request lies in a region that is told.
+/// Every hazard has its label, and its own request lies in a reported region.
 #[test]
 fn hazards() {
     let rows = rows("gates/prove-hazards.tsv");
@@ -260,7 +259,7 @@ fn hazards() {
         |row| {
             let proof = hazard(&row[0], &row[1]).prove()?;
             expect(&row[2], &proof)?;
-            live::hazard_is_told(&row[0], &proof)
+            live::hazard_is_in_a_region(&row[0], &proof)
         },
     );
 }
@@ -341,8 +340,8 @@ fn prototype_cases() {
     );
 }
 
-/// Everything that is proven: the hazards that are none, and the cases of the reference data.
-/// How many cases there are at least: with the reference data, and without.
+/// Everything that is proven: the hazards that are not real, and the cases of the reference data. Returns the minimum
+/// number of cases, with the reference data and without.
 fn at_least(with: usize) -> usize {
     if all().is_some() { with } else { 9 }
 }

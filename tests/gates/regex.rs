@@ -1,6 +1,6 @@
-//! Room `regex` against Go's `regexp`: what is accepted, error texts, matches, groups, replacing, splitting.
+//! Module `regex` against Go's `regexp`: accepted patterns, error messages, matches, groups, replacing, splitting.
 //!
-//! The rows of `fixtures/regex` are this project's own patterns and texts with the answers of Go 1.26.
+//! The rows of `fixtures/regex` are this project's own patterns and strings with the results of Go 1.26.
 
 use kyvtest::regex::{Captures, Regex};
 use serde::Deserialize;
@@ -19,7 +19,7 @@ struct Row {
     texts: Vec<Answers>,
 }
 
-/// What Go answers for one text; places are byte offsets, -1 for a group that took no part.
+/// Go's results for one string; positions are byte offsets, -1 for a group that took no part.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Answers {

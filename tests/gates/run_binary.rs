@@ -1,4 +1,4 @@
-//! Rows of the Kyverno gates through the binary: what the library answers, `kyvtest run` shows.
+//! Rows of the Kyverno gates through the binary: `kyvtest run` shows the library's results.
 
 use std::{
     collections::BTreeSet,
@@ -31,7 +31,7 @@ fn cases(report: &Value) -> impl Iterator<Item = &Value> {
     suites.flat_map(|suite| suite["cases"].as_array().into_iter().flatten())
 }
 
-/// Every so manieth of the rows, up to ten.
+/// Every nth row, up to ten.
 fn ten<T>(rows: Vec<T>) -> Vec<T> {
     let step = (rows.len() / 10).max(1);
     rows.into_iter().step_by(step).take(10).collect()

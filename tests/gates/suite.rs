@@ -1,5 +1,5 @@
-//! Gate `suite-load`: every suite of the corpus is accepted or refused as `kyverno test` does, and what is accepted has
-//! the rows, the policies and the names that it has there.
+//! Gate `suite-load`: every suite of the corpus is accepted or rejected as by `kyverno test`, and an accepted one has
+//! the same rows, policies and names.
 
 use kyvtest::{
     diagnostic::{Severity, render},
@@ -42,7 +42,7 @@ fn check(corpus: &std::path::Path, row: &Row) -> Result<(), String> {
         return Err(format!("{} suites, expected {}", suites.len(), row.docs.len()));
     }
     for (suite, doc) in suites.iter().zip(&row.docs) {
-        // Errors of the run itself come later: only those of loading count here.
+        // Errors of the run itself come later: only loading errors count here.
         let loading = ["failed to load", "failed to decode", "deprecated schema"];
         let refused = doc
             .error

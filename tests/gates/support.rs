@@ -1,7 +1,7 @@
-//! The helper that every gate uses: finds the reference data, runs rows in parallel, counts, and compares the
-//! disagreements with `fixtures/gates/<name>.known`.
+//! Shared by all gates: finds the reference data, runs rows in parallel, counts, and compares the disagreements with
+//! `fixtures/gates/<name>.known`.
 
-#![expect(clippy::print_stdout, reason = "a gate tells its counts and its disagreements")]
+#![expect(clippy::print_stdout, reason = "a gate prints its counts and its disagreements")]
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use std::{
 use rayon::prelude::*;
 use serde::de::DeserializeOwned;
 
-/// The project's folder.
+/// The project's directory.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -22,10 +22,10 @@ pub(crate) fn fixture(path: &str) -> PathBuf {
     root().join("fixtures").join(path)
 }
 
-/// A file or folder of the shared reference data, or `None` (with a line that says so) where there is none.
+/// A file or directory of the shared reference data; `None`, after a line that says so, if it is missing.
 ///
 /// # Panics
-/// If the data is missing although `KYVTEST_REQUIRE_SHARED=1` demands it.
+/// If the data is missing although `KYVTEST_REQUIRE_SHARED=1`.
 pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     let base = std::env::var_os("KYVTEST_SHARED").map_or_else(|| root().join("../shared"), PathBuf::from);
     let base = if base.is_absolute() { base } else { root().join(base) };
@@ -42,8 +42,8 @@ pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     None
 }
 
-/// Tells a count that decides nothing.
-pub(crate) fn tell(line: &str) {
+/// Prints a count that decides nothing.
+pub(crate) fn print_count(line: &str) {
     println!("{line}");
 }
 
@@ -68,13 +68,13 @@ pub(crate) fn jsonl<R: DeserializeOwned>(path: &Path) -> Vec<R> {
 pub(crate) struct Gate<'a> {
     /// The name, also that of the file of known disagreements.
     pub(crate) name: &'a str,
-    /// How many rows the gate has at least; fewer means that the data shrank.
+    /// The minimum number of rows; fewer means that the data shrank.
     pub(crate) rows: usize,
 }
 
 impl Gate<'_> {
-    /// Runs every row through `check`, which answers `Err(what differs)` on a disagreement, and compares the result
-    /// with the known disagreements: an unlisted one fails the test, a listed row that agrees fails it too.
+    /// Runs every row through `check`, which returns `Err` with the difference on a disagreement, and compares the
+    /// result with the known disagreements: an unlisted one fails the test, and so does a listed row that agrees.
     ///
     /// # Panics
     /// If the gate is not met.

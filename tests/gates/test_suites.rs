@@ -1,5 +1,5 @@
-//! Whole suites through `kyvtest run --compat`, beside what `kyverno test` prints for them: `golden/mutate/test.jsonl` and
-//! `golden/generate/test.jsonl`.
+//! Whole suites through `kyvtest run --compat`, compared with the output of `kyverno test`: `golden/mutate/test.jsonl`
+//! and `golden/generate/test.jsonl`.
 
 use std::{
     fs,

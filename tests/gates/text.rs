@@ -1,4 +1,4 @@
-//! Room `text` against Go: quantities, durations, number formatting, wildcards.
+//! Module `text` against Go: quantities, durations, number formatting, wildcards.
 
 use std::{cmp::Ordering, path::Path};
 
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::support::{Gate, fixture, jsonl, shared};
 
-/// A row as a JSON object: inputs and upstream's answers side by side.
+/// A row as a JSON object: inputs and upstream's results side by side.
 #[derive(Deserialize)]
 struct Row(Map<String, Value>);
 
@@ -23,7 +23,7 @@ impl Row {
         self.0.get(key).and_then(Value::as_str).unwrap_or("")
     }
 
-    /// Compares our answers with those of the row: the same keys, the same values.
+    /// Compares our results with those of the row: the same keys, the same values.
     fn compare(&self, inputs: &[&str], ours: &Value) -> Result<(), String> {
         let theirs: Map<String, Value> = self
             .0
@@ -39,7 +39,7 @@ impl Row {
     }
 }
 
-/// Runs a gate on the shared file, if it is there, and on the project's own selection of it.
+/// Runs a gate on the shared file, if present, and on the project's own selection of it.
 fn run(name: &str, rows: usize, own: usize, check: fn(&Row) -> Result<(), String>) {
     let go = |path: &Path, rows: usize| {
         Gate { name, rows }.run(&jsonl::<Row>(path), |row| row.text("id").to_owned(), check);

@@ -44,10 +44,10 @@ impl Message {
     }
 }
 
-/// Reads a message.
+/// Parses a message.
 ///
 /// # Panics
-/// If the text is none.
+/// If the text is malformed.
 pub(crate) fn parse(text: &str) -> Message {
     let mut tokens = text.split_whitespace();
     let message = fields(&mut tokens);
@@ -55,7 +55,7 @@ pub(crate) fn parse(text: &str) -> Message {
     message
 }
 
-/// The fields up to a closing brace or the end; in these texts all tokens are set apart by spaces.
+/// The fields up to a closing brace or the end; in these texts spaces separate all tokens.
 fn fields<'t>(tokens: &mut impl Iterator<Item = &'t str>) -> Message {
     let mut fields_read = Vec::new();
     while let Some(token) = tokens.next() {

@@ -1,4 +1,4 @@
-//! Gate `yaml`: what Kyverno's YAML stack makes of a file, row by row, and where our spans and errors point.
+//! Gate `yaml`: the results of Kyverno's YAML stack for a file, row by row, and the locations of our spans and errors.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ struct Row {
 struct Doc {
     #[serde(default)]
     text: Option<String>,
-    /// Absent where there is an error; a document may also be null.
+    /// Absent if there is an error; a document may also be null.
     #[serde(default, deserialize_with = "present")]
     json: Option<Value>,
     #[serde(default)]
@@ -133,7 +133,7 @@ fn check(row: &Row) -> Result<(), String> {
         let span = document.span();
         let text = &stream.source()[span.start as usize..span.end as usize];
         let expected = doc.text.as_ref().unwrap_or(&row.yaml);
-        // The splitter takes the carriage returns away; ours leaves the text alone.
+        // The splitter removes the carriage returns; ours preserves the text.
         if text.replace('\r', "").trim_end() != expected.replace('\r', "").trim_end() {
             return Err(format!("document {text:?}, expected {expected:?}"));
         }
@@ -193,7 +193,7 @@ fn yaml() {
     }
 }
 
-/// Where things are in one row, as `line:column` (from 1, in code points; the end is behind the last character).
+/// The locations in one row, as `line:column` (from 1, in code points; the end is after the last character).
 #[derive(Deserialize, Serialize)]
 struct Places {
     id: String,
@@ -205,7 +205,7 @@ struct Places {
 enum DocPlaces {
     /// Each node by its path, `#key` for the key of an entry.
     Nodes(Vec<(String, String)>),
-    /// Where the error is, and the second place that it names.
+    /// The location of the error, and the second one that it names.
     Error(String, Option<String>),
 }
 
@@ -233,7 +233,7 @@ fn nodes(stream: &Stream, node: Node<'_>, path: &str, out: &mut Vec<(String, Str
     }
 }
 
-/// The places of a row. A row that only strict mode refuses shows the strict error.
+/// The locations of a row. A row that only strict mode rejects shows the strict error.
 fn places(row: &Row) -> Places {
     let strict = row.docs.iter().any(|doc| doc.strict_error.is_some());
     let mode = if strict { Mode::Strict } else { Mode::Lax };

@@ -1,7 +1,7 @@
-//! The rules of ARCHITECTURE.md, checked: who may use whom, and what no source file may contain.
+//! Checks the rules of ARCHITECTURE.md: the permitted dependencies, and the forbidden contents of source files.
 //!
-//! `source` finds the `crate::` paths in Rust files, `edges` reads the tables and compares. The same check runs over the
-//! small trees in `fixtures/architecture/`, which show that it can fail.
+//! `source` finds the `crate::` paths in Rust files, `edges` reads the tables and compares. The same check runs over
+//! the small trees in `fixtures/architecture/`, which show that it can fail.
 
 mod edges;
 mod source;
@@ -13,7 +13,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every file below a folder, in a fixed order.
+/// Every file below a directory, in a fixed order.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)
         .unwrap_or_else(|error| panic!("cannot read {}: {error}", folder.display()))

@@ -1,6 +1,6 @@
-//! Commands that write for their users: `fix`, `init`, `run --update`; and `watch`, which looks at what they write.
+//! Commands that write files for users: `fix`, `init`, `run --update`; and `watch`, which reads them.
 
-#![expect(clippy::print_stdout, reason = "a test over many policies tells its counts")]
+#![expect(clippy::print_stdout, reason = "a test over many policies prints its counts")]
 
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
@@ -50,7 +50,7 @@ fn what_is_fixed_needs_no_fix() {
     }
 }
 
-/// A copy of a folder of fixtures that a test may change.
+/// A copy of a directory of fixtures that a test may change.
 fn copy(folder: &str, name: &str) -> std::path::PathBuf {
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&to);
@@ -74,7 +74,7 @@ fn kyvtest(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn fix_shows_a_diff_and_writes_only_when_asked() {
+fn fix_shows_a_diff_and_writes_only_on_request() {
     let folder = copy("fixtures/fix/old", "fix-old");
     let before = fs::read_to_string(folder.join("kyverno-test.yaml")).expect("a file");
     let (code, diff, remarks) = kyvtest(&folder, &["fix", "."]);
@@ -96,7 +96,7 @@ fn fix_shows_a_diff_and_writes_only_when_asked() {
     assert_eq!(kyvtest(&folder, &["fix", "nowhere"]).0, Some(2));
 }
 
-/// A new folder for what a test writes.
+/// A new directory for what a test writes.
 fn scratch(name: &str) -> std::path::PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -230,7 +230,7 @@ fn update_changes_expected_objects_only_where_they_differ() {
 }
 
 #[test]
-fn update_writes_what_kyverno_answers_beside_the_files_or_into_them() {
+fn update_writes_kyvernos_results_next_to_the_files_or_into_them() {
     let folder = copy("fixtures/update", "update");
     let names = ["kyverno-test.yaml", "kyvtest.yaml"];
     let before = names.map(|name| read(folder.join(name)));
@@ -261,7 +261,7 @@ fn update_writes_what_kyverno_answers_beside_the_files_or_into_them() {
 }
 
 #[test]
-fn update_leaves_alone_what_nothing_answers() {
+fn update_ignores_rows_without_a_result() {
     let folder = copy("fixtures/update", "update-vacuous");
     let path = folder.join("kyverno-test.yaml");
     let text = read(&path).replace(
@@ -321,7 +321,7 @@ fn divergences_are_accepted_by_name_with_a_reason_and_until_a_day() {
     let (code, stdout, _) = kyvtest(&folder, &["run", ".", "--now", "3000-01-01T00:00:00Z"]);
     assert_eq!(code, Some(1));
     assert!(stdout.contains("KT207"), "{stdout}");
-    // A sidecar that is there is added to.
+    // Entries are added to an existing sidecar.
     fs::copy("fixtures/update/sidecar-with-effect.yaml", folder.join("kyvtest.yaml")).expect("a copy");
     assert_eq!(kyvtest(&folder, &until("2999-12-31")).0, Some(0));
     insta::assert_snapshot!("accepted-divergence-added", read(folder.join("kyvtest.yaml")));
@@ -389,7 +389,7 @@ fn watch_runs_again_what_a_change_touches() {
     fs::write(&test, &text).expect("a change");
     let third = until_waiting();
     assert!(third.contains("all 2 test files passed"), "{third}");
-    // What the cluster serves is everybody's matter.
+    // A change of the served kinds affects all suites.
     fs::write(&crds, "# nothing\n").expect("a change");
     let fourth = until_waiting();
     assert!(fourth.contains("all 2 test files passed"), "{fourth}");

@@ -1,7 +1,7 @@
-//! Bad input through `kyvtest run`: what people read, exit code 2, and a neighbour that is not disturbed.
+//! Bad input through `kyvtest run`: the messages, exit code 2, and an unaffected good suite.
 //!
-//! Every folder of `fixtures/bad-input` and `fixtures/suite/bad` is run together with the suite `fixtures/bad-input/good`.
-//! What cannot lie in a repository (links that lead nowhere, huge files, pipes) is made here.
+//! Every directory of `fixtures/bad-input` and `fixtures/suite/bad` is run together with the suite
+//! `fixtures/bad-input/good`. Input that cannot be in a repository (dangling links, huge files, pipes) is created here.
 
 use std::{
     fs, io,
@@ -20,7 +20,7 @@ fn kyvtest(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kyvtest"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env_clear()
-        // A clock that stands still: times are not shown.
+        // A pinned clock: times are not shown.
         .env("KYVTEST_NOW", "2026-11-16T00:00:00Z")
         .args(args)
         .stdin(Stdio::null())
@@ -28,8 +28,8 @@ fn kyvtest(args: &[&str]) -> Output {
         .expect("the binary starts")
 }
 
-/// Runs a folder beside the good suite; exit code and text, the same with both formats. The good suite must pass, and the
-/// code must be 2 exactly where something in the input cannot be used.
+/// Runs a directory next to the good suite; returns exit code and output, the same in both formats. The good suite must
+/// pass, and the code must be 2 exactly if some input cannot be used.
 fn beside_the_good_one(folder: &str) -> (i32, String) {
     let human = kyvtest(&["run", folder, GOOD]);
     let machine = kyvtest(&["run", folder, GOOD, "-o", "json"]);
@@ -51,7 +51,7 @@ fn beside_the_good_one(folder: &str) -> (i32, String) {
     let stderr = String::from_utf8_lossy(&human.stderr);
     let stdout = String::from_utf8_lossy(&human.stdout);
     assert!(!stderr.contains("panicked"), "{folder}: {stderr}");
-    // A policy that can be read and is refused fails its rows: that is an answer, not bad input.
+    // A readable policy that is rejected fails its rows: that is a result, not bad input.
     let input = stderr.replace("error[KT106]", "").contains("error[KT");
     assert_eq!(input, code == 2, "{folder}: {code}\n{stderr}");
     (
@@ -83,7 +83,7 @@ fn fixtures() {
     assert!(input_errors >= 50, "{input_errors} fixtures that cannot be run");
 }
 
-/// What is said about these has snapshots of its own in `tests/it/suite.rs`.
+/// `tests/it/suite.rs` has separate snapshots of these messages.
 #[test]
 fn fixtures_of_the_loader() {
     let mut input_errors = 0;
@@ -98,7 +98,7 @@ fn fixtures_of_the_loader() {
     assert!(input_errors >= 60, "{input_errors} fixtures that cannot be run");
 }
 
-/// Rows about things that are not there are unmet expectations, not bad input.
+/// Rows about missing things are unmet expectations, not bad input.
 #[test]
 fn missing_references() {
     let (code, text) = beside_the_good_one("fixtures/missing-references");
@@ -138,7 +138,7 @@ fn command_lines() {
     }
 }
 
-/// A fresh folder with a suite whose policies and resources are `policy.yaml` and `resources.yaml`.
+/// A fresh directory with a suite whose policies and resources are `policy.yaml` and `resources.yaml`.
 fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad-input").join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -155,8 +155,8 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// What is said about a folder that was made, without the way to it.
-fn said(folder: &Path) -> String {
+/// The messages about a created directory, without its path.
+fn messages(folder: &Path) -> String {
     let (code, text) = beside_the_good_one(&folder.display().to_string());
     assert_eq!(code, 2, "{text}");
     text.replace(&folder.display().to_string(), "made")
@@ -167,13 +167,13 @@ fn huge_files() {
     let folder = scratch("huge-policy");
     let file = fs::File::create(folder.join("policy.yaml")).expect("a file");
     file.set_len(3 << 30).expect("a file with a hole");
-    insta::assert_snapshot!("made-huge-policy", said(&folder));
+    insta::assert_snapshot!("made-huge-policy", messages(&folder));
     fs::remove_file(folder.join("policy.yaml")).expect("it goes");
 
     let folder = scratch("huge-test");
     let file = fs::File::create(folder.join("kyverno-test.yaml")).expect("a file");
     file.set_len((64 << 20) + 1).expect("a file with a hole");
-    insta::assert_snapshot!("made-huge-test", said(&folder));
+    insta::assert_snapshot!("made-huge-test", messages(&folder));
     fs::remove_file(folder.join("kyverno-test.yaml")).expect("it goes");
 
     // Large, but within the limit: one comment of 8 MiB is accepted.
@@ -196,17 +196,17 @@ fn links_and_devices() {
     let folder = scratch("link-to-itself");
     fs::remove_file(folder.join("policy.yaml")).expect("it goes");
     symlink("policy.yaml", folder.join("policy.yaml")).expect("a link");
-    insta::assert_snapshot!("made-link-to-itself", said(&folder));
+    insta::assert_snapshot!("made-link-to-itself", messages(&folder));
 
     let folder = scratch("link-to-nothing");
     fs::remove_file(folder.join("resources.yaml")).expect("it goes");
     symlink("gone.yaml", folder.join("resources.yaml")).expect("a link");
-    insta::assert_snapshot!("made-link-to-nothing", said(&folder));
+    insta::assert_snapshot!("made-link-to-nothing", messages(&folder));
 
     let folder = scratch("test-is-a-dead-link");
     fs::remove_file(folder.join("kyverno-test.yaml")).expect("it goes");
     symlink("gone.yaml", folder.join("kyverno-test.yaml")).expect("a link");
-    insta::assert_snapshot!("made-test-is-a-dead-link", said(&folder));
+    insta::assert_snapshot!("made-test-is-a-dead-link", messages(&folder));
 
     let folder = scratch("folder-in-itself");
     let test = fs::read_to_string(folder.join("kyverno-test.yaml")).expect("a text");
@@ -216,17 +216,17 @@ fn links_and_devices() {
     fs::rename(folder.join("policy.yaml"), folder.join("policies/policy.yaml")).expect("it moves");
     symlink(".", folder.join("policies/again")).expect("a link");
     symlink("../policies", folder.join("policies/once-more")).expect("a link");
-    insta::assert_snapshot!("made-folder-in-itself", said(&folder));
+    insta::assert_snapshot!("made-folder-in-itself", messages(&folder));
 
     if Path::new("/dev/zero").exists() {
         let folder = scratch("device");
         fs::remove_file(folder.join("resources.yaml")).expect("it goes");
         symlink("/dev/zero", folder.join("resources.yaml")).expect("a link");
-        insta::assert_snapshot!("made-device", said(&folder));
+        insta::assert_snapshot!("made-device", messages(&folder));
     }
 }
 
-/// The disk, except that some files may not be read: a user who may read everything cannot make such a file.
+/// The disk, except that some files are unreadable: a privileged user cannot create such a file.
 struct Forbidden(&'static str);
 
 impl Files for Forbidden {

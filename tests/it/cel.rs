@@ -1,4 +1,4 @@
-//! Properties of the CEL room that hold for any expression: see the modules.
+//! Properties of the CEL crate that hold for any expression: see the modules.
 
 mod bombs;
 mod generate;

@@ -1,4 +1,4 @@
-//! The binary as people see it: exit code, standard output and standard error of whole command lines.
+//! The binary as users see it: exit code, standard output and standard error of whole command lines.
 
 use std::{
     fs::File,
@@ -9,7 +9,7 @@ use std::{
 
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kyvtest"));
-    // A clean environment: neither the width nor the colours of whoever runs the tests.
+    // A clean environment: independent of the caller's terminal width and colours.
     command
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env_clear()
@@ -22,7 +22,7 @@ fn kyvtest(args: &[&str]) -> Output {
     command(args).output().expect("the binary starts")
 }
 
-/// Everything about a run in one text.
+/// Everything about a run in one string.
 fn shown(output: &Output) -> String {
     let code = output.status.code().map_or("none".to_owned(), |code| code.to_string());
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -54,7 +54,7 @@ fn help_and_version() {
 }
 
 #[test]
-fn cel_answers() {
+fn cel_evaluates_expressions() {
     let all = "object.spec.containers.all(c, c.image.startsWith('reg/'))";
     let pod = "fixtures/cel/cli/pod.yaml";
     snapshot!(
@@ -479,7 +479,7 @@ fn a_closed_pipe_is_quiet_success() {
             .expect("a pipe")
             .read_to_string(&mut stderr)
             .expect("text");
-        // Whether the write comes before or after the pipe is closed, the end is the same.
+        // The result is the same whether the write comes before or after the pipe is closed.
         assert_eq!(
             (child.wait().expect("it ends").code(), stderr.as_str()),
             (Some(0), ""),

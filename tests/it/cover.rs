@@ -1,4 +1,4 @@
-//! `kyvtest cover`, `kyvtest fill` and what `kyvtest run` says besides: coverage, behaviours, proofs.
+//! `kyvtest cover`, `kyvtest fill`, and the additional analyses of `kyvtest run`: coverage, behaviours, proofs.
 
 use std::{
     fmt::Write as _,
@@ -186,7 +186,7 @@ fn behaviours_for_people() {
     }
 }
 
-/// A folder of this test alone, empty.
+/// A directory of this test alone, empty.
 fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cover-{name}"));
     let _ = fs::remove_dir_all(&folder);
@@ -230,7 +230,7 @@ fn what_is_filled_in_is_green_and_exercises_everything() {
         let ran = kyvtest(&["run", &at]);
         assert_eq!(ran.status.code(), Some(0), "{}", shown(&ran));
         assert!(kyvtest(&["list", &at]).stdout.len() > before.len(), "{suite}");
-        // A second time there are folders already, and they stay as they are.
+        // Directories from an earlier run are left unchanged.
         let contents = || {
             let files = String::from_utf8_lossy(&written.stdout).into_owned();
             files.lines().map(|file| fs::read(file).ok()).collect::<Vec<_>>()
@@ -242,7 +242,7 @@ fn what_is_filled_in_is_green_and_exercises_everything() {
 }
 
 #[test]
-fn a_run_says_what_is_proven() {
+fn a_run_reports_proofs() {
     let args = ["fixtures/cover/behaviours", "--prove", "--now", "2026-11-16T00:00:00Z"];
     insta::assert_snapshot!("prove-human", shown(&kyvtest(&[&["run"], &args[..]].concat())));
     let report = json(&[&["run", "-o", "json"], &args[..]].concat());

@@ -1,6 +1,6 @@
-//! A bug in kyvtest itself: a report that asks for the input, and exit code 70.
+//! A bug in kyvtest itself: a report that requests the input, and exit code 70.
 //!
-//! One test in a binary of its own, because the panic hook belongs to the whole process.
+//! The test has its own binary, because the panic hook belongs to the whole process.
 
 use std::{ffi::OsString, thread};
 
@@ -18,7 +18,7 @@ fn a_panic_becomes_a_report() {
     assert_eq!((exit, exit.code()), (Exit::Internal, 70));
     insta::assert_snapshot!("panic", stable(&report));
 
-    // A panic in another thread is the one that is reported, not the one that passes it on.
+    // A panic in another thread is the one that is reported, not the one that propagates it.
     let mut report = Vec::new();
     let worker = || -> Exit { panic!("{}", "long ".repeat(10_000)) };
     let exit = guarded(&args, &mut report, || {
@@ -37,7 +37,7 @@ fn a_panic_becomes_a_report() {
     assert!(result.is_ok());
 }
 
-/// The report without what differs between machines and versions.
+/// The report without parts that differ between machines and versions.
 fn stable(report: &[u8]) -> String {
     let text = String::from_utf8_lossy(report);
     let lines = text.lines().map(|line| {
@@ -50,7 +50,7 @@ fn stable(report: &[u8]) -> String {
     });
     let mut text = lines.collect::<Vec<_>>().join("\n");
     text.push('\n');
-    // A backtrace, where the environment asks for one, follows the text; so does the offer of one otherwise.
+    // A requested backtrace follows the text, or otherwise the hint about it.
     let end = text
         .find("still occurs.\n")
         .map_or(text.len(), |at| at + "still occurs.\n".len());

@@ -1,4 +1,4 @@
-//! What diagnostics look like: each case of `fixtures/diagnostic/` in one line and with its excerpt.
+//! The appearance of diagnostics: each case of `fixtures/diagnostic/` in one line and with its excerpt.
 
 use std::{fs, path::Path, time::Instant};
 

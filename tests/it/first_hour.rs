@@ -1,4 +1,4 @@
-//! What a new user meets in the first hour: answers that were wrong without a word, and reports that hid what mattered.
+//! A new user's first hour: results that were silently wrong, and reports that hid important facts.
 
 mod reports;
 
@@ -55,7 +55,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// The problems of a JUnit report: what each dialect forbids.
+/// The problems of a JUnit report: elements that each dialect forbids.
 fn junit_problems(report: &str, strict: bool) -> Vec<String> {
     let document = roxmltree::Document::parse(report).expect("XML");
     let root = document.root_element();
@@ -285,7 +285,7 @@ fn what_was_not_checked_does_not_succeed() {
     assert!(stdout(&eval).starts_with("kyverno: undecided"), "{}", stdout(&eval));
 }
 
-/// A suite that takes longer than anybody waits.
+/// A suite that takes longer than a user would wait.
 #[cfg(unix)]
 #[test]
 fn a_signal_stops_a_long_suite() {
@@ -398,7 +398,7 @@ fn merge_wants_every_shard_once() {
     }
 }
 
-/// Files in memory, one folder of which cannot be read.
+/// Files in memory, one directory of which cannot be read.
 struct Locked(kyvtest::suite::Memory);
 
 impl kyvtest::suite::Files for Locked {

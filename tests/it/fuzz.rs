@@ -426,7 +426,7 @@ const CEL_WORDS: [&str; 84] = [
     "\u{0}",
 ];
 
-/// What a target starts from.
+/// The inputs of a fuzz target.
 struct Target {
     name: &'static str,
     seeds: Vec<Vec<u8>>,
@@ -542,7 +542,7 @@ fn json_lines(path: &str, field: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Up to `most` YAML files below a folder that may be missing, spread over it.
+/// Up to `most` YAML files below a directory that may be missing, spread over it.
 fn files(folder: &str, most: usize) -> Vec<Vec<u8>> {
     let mut paths = Vec::new();
     let mut folders = vec![root(folder)];

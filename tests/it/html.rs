@@ -1,6 +1,6 @@
-//! The HTML report in a real browser: it loads without a word on the console, and its filter box filters.
+//! The HTML report in a real browser: it loads without console messages, and its filter box filters.
 //!
-//! Runs where Chromium is found: the program that `KYVTEST_CHROMIUM` names, or one on the path.
+//! Runs if Chromium is found: the program that `KYVTEST_CHROMIUM` names, or one on the path.
 
 use std::{
     env, fs,
@@ -40,12 +40,12 @@ fn page() -> PathBuf {
     path
 }
 
-/// What the browser makes of a page, and what stands on the console.
+/// The DOM of a page in the browser, and the console messages.
 fn shown(browser: &Path, page: &Path, fragment: &str) -> (String, Vec<String>) {
     shown_after(browser, page, fragment, "--virtual-time-budget=2000")
 }
 
-/// The same with another clock: in virtual time, nothing takes any time.
+/// Like [`shown`], with another clock: in virtual time, nothing takes any time.
 fn shown_after(browser: &Path, page: &Path, fragment: &str, clock: &str) -> (String, Vec<String>) {
     let profile = scratch(&format!("profile{clock}"));
     let output = Command::new(browser)
@@ -61,7 +61,7 @@ fn shown_after(browser: &Path, page: &Path, fragment: &str, clock: &str) -> (Str
     (String::from_utf8_lossy(&output.stdout).into_owned(), console.collect())
 }
 
-/// How many cases are to be seen.
+/// The number of visible cases.
 fn visible(dom: &str) -> usize {
     let cases = dom.split("<details ").skip(1);
     cases
@@ -92,7 +92,7 @@ fn the_page_works_in_a_browser() {
     assert_eq!(count("#q=no-host-network%20deployment"), 2);
     assert_eq!(count("#q=no-host-network&problems"), 2);
     assert_eq!(count("#q=there-is-no-such-case"), 0);
-    // An outcome is not a word somewhere in the text.
+    // An outcome is an attribute, not a word in the text.
     let failing = dom.matches("data-outcome=\"fail\"").count();
     assert!(failing > 1 && dom.matches("fail").count() > 2 * failing);
     assert_eq!(count("#outcome=fail"), failing);
@@ -104,7 +104,7 @@ fn the_page_works_in_a_browser() {
     let id = id.split('"').next().expect("an id");
     let (opened, _) = shown(&browser, &page, &format!("#{id}"));
     assert!(opened.contains(&format!("id=\"{id}\" open")), "{id}");
-    // A broken page would be noticed.
+    // The test would notice a broken page.
     let broken = scratch("broken.html");
     let text = fs::read_to_string(&page).expect("a page");
     fs::write(&broken, text.replace("\"use strict\";", "\"use strict\"; nobody();")).expect("a page");
@@ -112,7 +112,7 @@ fn the_page_works_in_a_browser() {
     assert!(!console.is_empty() && visible(&dom) == all);
 }
 
-/// The longest time that a filter may take on a long page, in milliseconds: a blink on an idle machine.
+/// The maximum time of a filter on a long page, in milliseconds, on a loaded machine.
 const PATIENCE: f64 = 2_000.0;
 
 #[expect(clippy::print_stderr, reason = "for the reader of a test run")]

@@ -1,7 +1,8 @@
-//! Room `jmespath` and the variables of classic rules on arbitrary input: no panic, bounded time, the same answer twice.
+//! Crate `jmespath` and the variables of classic rules on arbitrary input: no panic, bounded time, the same result
+//! twice.
 //!
-//! `fixtures/classic/bombs.jsonl` has expressions (`expr`) and texts with variables (`text`) that would take forever or fill the
-//! memory; parts in brackets are repeated. Rows with `value` or `nests` have an answer all the same.
+//! `fixtures/classic/bombs.jsonl` has expressions (`expr`) and strings with variables (`text`) that would take forever
+//! or fill the memory; parts in brackets are repeated. Rows with `value` or `nests` still have a result.
 
 use std::{
     collections::BTreeMap,
@@ -63,7 +64,7 @@ fn depth(data: &Data) -> usize {
 }
 
 #[test]
-fn bombs_do_not_go_off() {
+fn expensive_expressions_are_bounded() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/classic/bombs.jsonl");
     let rows = fs::read_to_string(path).expect("the fixture is there");
     for line in rows.lines() {
@@ -170,7 +171,7 @@ fn context_entries_are_loaded_when_they_are_named() {
             context.add_images(json(&row.resource.to_string()));
         }
         let entries = Entry::read_all(&Data::from(parsed(&row.entries).root()));
-        // What is loaded inside of a loop is gone after it, and can be loaded again.
+        // Entries loaded inside a loop are gone after it, and can be loaded again.
         context.checkpoint();
         for _ in 0..2 {
             let loaded = context.load_entries(&entries);

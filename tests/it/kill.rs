@@ -1,4 +1,5 @@
-//! Runs that end badly: the reader is gone, the disk is full, the user interrupts. Nothing half written stays, and what can be written is.
+//! Runs that end badly: the reader closes the pipe, the disk is full, the user interrupts. No partial file remains, and
+//! everything that can be written is.
 
 #![cfg(unix)]
 
@@ -23,7 +24,7 @@ fn command() -> Command {
     command
 }
 
-/// An empty folder for one test.
+/// An empty directory for one test.
 fn scratch(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kill").join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -86,7 +87,8 @@ fn a_full_disk_behind_a_report() {
     let (page, list) = (folder.join("page.html"), folder.join("list.txt"));
     fs::write(&page, "what was there before").expect("a file");
     let kyvtest = env!("CARGO_BIN_EXE_kyvtest");
-    // A page is longer than four kilobytes, a list of one suite is not. A limit of the size of files is as good as a disk.
+    // A page is longer than four kilobytes, a list of one suite is not. A limit on the size of files simulates a full
+    // disk.
     let script = format!(
         "trap '' XFSZ; ulimit -f 8; exec {kyvtest} run fixtures/report/actions {} {}",
         report("html", &page),
@@ -161,7 +163,7 @@ fn reports_that_cannot_be_written() {
         folder.clone(),
         "/proc/kyvtest.xml".into(),
     ];
-    // Whoever may do everything may write here, too.
+    // A privileged user can also write here.
     if fs::write(locked.join("probe"), "").is_err() {
         paths.push(locked.join("report.xml"));
     }
@@ -189,7 +191,7 @@ fn reports_that_cannot_be_written() {
 }
 
 #[test]
-fn nobody_reads() {
+fn the_reader_closes_the_pipe() {
     let folder = scratch("pipe");
     for (args, reports) in [
         (&["-o", "human", "--status-level", "all"][..], false),
@@ -207,7 +209,7 @@ fn nobody_reads() {
         let mut stdout = child.stdout.take().expect("a pipe");
         stdout.read_exact(&mut first).expect("something is written");
         drop(stdout);
-        // Some of the fixtures are broken, whoever reads.
+        // Some of the fixtures are broken, regardless of the reader.
         assert_eq!(child.wait().expect("it ends").code(), Some(2), "{args:?}");
         if reports {
             check_json(&json);

@@ -1,4 +1,4 @@
-//! Properties of the leaf rooms `regex` and `text`: no input makes them panic, and what they print they read back.
+//! Properties of the modules `regex` and `text`: no input makes them panic, and they read back what they print.
 
 use std::cmp::Ordering;
 
@@ -109,9 +109,9 @@ proptest! {
     }
 }
 
-/// Patterns that are made to be expensive end in an answer or in an error.
+/// Expensive patterns end in a result or in an error.
 #[test]
-fn bombs_are_defused() {
+fn expensive_patterns_are_bounded() {
     let code = |pattern: &str| Regex::new(pattern).err().map(|error| error.code());
     let nest = |open: &str, close: &str, n: usize| format!("{}a{}", open.repeat(n), close.repeat(n));
     assert_eq!(code(&nest("(", ")", 999)), None);
@@ -148,9 +148,9 @@ fn regex_is_shared() {
     });
 }
 
-/// Exponents far beyond any use are answered at once.
+/// Huge exponents are handled at once.
 #[test]
-fn huge_exponents_are_answered() {
+fn huge_exponents_are_handled() {
     let parse = |text: &str| Quantity::parse(text).expect("the text is a quantity");
     let (huge, one) = (parse("1e2000000000"), parse("1"));
     assert_eq!(huge.to_string(), "100e1999999998");

@@ -1,4 +1,5 @@
-//! Matching beyond the golden rows: what is said of bad blocks, every path of a rule under scripted facts, and properties.
+//! Matching beyond the golden rows: messages about bad blocks, every path of a rule under scripted facts, and
+//! properties.
 
 use std::{fmt::Write as _, fs, path::Path, sync::Arc};
 
@@ -69,37 +70,36 @@ fn blocks_are_written_as_they_are_read() {
     assert_eq!(block(&written).to_document(), Document::from(&written));
 }
 
-/// Facts that are decided by a script of answers; what the script leaves open is true. The same question gets the same
-/// answer.
+/// Facts decided by a script of answers; true beyond the script. The same question gets the same answer.
 #[derive(Default)]
 struct Scripted<'p> {
-    asked: Vec<(Atom<'p>, bool)>,
+    questions: Vec<(Atom<'p>, bool)>,
     script: Vec<bool>,
 }
 
 impl<'p> Facts<'p> for Scripted<'p> {
     fn ask(&mut self, atom: Atom<'p>) -> bool {
-        if let Some((_, answer)) = self.asked.iter().find(|(other, _)| *other == atom) {
+        if let Some((_, answer)) = self.questions.iter().find(|(other, _)| *other == atom) {
             return *answer;
         }
-        let answer = self.script.get(self.asked.len()).copied().unwrap_or(true);
-        self.asked.push((atom, answer));
+        let answer = self.script.get(self.questions.len()).copied().unwrap_or(true);
+        self.questions.push((atom, answer));
         answer
     }
 }
 
-/// Every path of a piece of code that asks: run it again with the last open answer turned.
+/// Enumerates every path of code that asks questions: runs it again with the last open answer inverted.
 fn paths<'p, T>(mut run: impl FnMut(&mut Scripted<'p>) -> T) -> Vec<(Vec<(Atom<'p>, bool)>, T)> {
     let mut all = Vec::new();
     let mut script = Vec::new();
     loop {
         let mut facts = Scripted {
-            asked: Vec::new(),
+            questions: Vec::new(),
             script: script.clone(),
         };
         let outcome = run(&mut facts);
-        script = facts.asked.iter().map(|(_, answer)| *answer).collect();
-        all.push((facts.asked, outcome));
+        script = facts.questions.iter().map(|(_, answer)| *answer).collect();
+        all.push((facts.questions, outcome));
         while script.pop_if(|answer| !*answer).is_some() {}
         match script.last_mut() {
             Some(last) => *last = false,
@@ -133,7 +133,7 @@ fn every_path_of_a_rule() {
         writeln!(shown, "{answer}: {atom:?}").expect("a string");
     }
     insta::assert_snapshot!("match-paths", shown);
-    // A rule on other kinds asks nothing: kinds are enumerated, never asked.
+    // A rule on other kinds asks nothing: kinds are enumerated.
     let secrets = discovery.by_object("v1", "Secret").expect("secrets");
     let other = paths(|facts| applies(selection, &RequestClass::new(secrets, Operation::Create, false), facts));
     assert_eq!(other, [(Vec::new(), false)]);
@@ -174,7 +174,7 @@ fn a_selector_bomb_stays_linear() {
         });
         assert!(counts[1] <= 2 * counts[0], "{counts:?}");
     }
-    // The pattern on which a matcher that tries everything never ends.
+    // A backtracking matcher never ends on this pattern.
     let pattern = format!("{}b", "*a".repeat(40));
     let matches = block(&json!({"any": [{"resources": {
         "selector": {"matchLabels": {pattern.clone(): pattern.clone()}}, "annotations": {pattern.clone(): pattern},
@@ -224,7 +224,7 @@ fn a_world_knows_its_namespaces_and_roles() {
     assert_eq!(world.roles(&user, "prod"), wanted);
 }
 
-/// Any JSON value, with a liking for the words of match blocks and objects.
+/// Any JSON value, preferring the keywords of match blocks and objects.
 fn values() -> impl Strategy<Value = Value> {
     let words = select(vec![
         "any",

@@ -1,5 +1,5 @@
-//! Every command sees the same policies and the same cluster: identity across namespaces, scopes of custom kinds, refused
-//! policies, bindings without a policy, exit codes.
+//! Every command sees the same policies and the same cluster: identity across namespaces, scopes of custom kinds,
+//! rejected policies, bindings without a policy, exit codes.
 
 use std::process::{Command, Output, Stdio};
 
@@ -69,7 +69,7 @@ fn a_cluster_scoped_custom_kind_has_no_namespace() {
 }
 
 #[test]
-fn diff_says_which_policy_is_refused() {
+fn diff_names_the_rejected_policy() {
     let (stored, broken) = (
         "fixtures/one-way/refused/stored.yaml",
         "fixtures/one-way/refused/broken.yaml",

@@ -54,7 +54,7 @@ fn the_fixed_example_is_the_suggested_one() {
     );
 }
 
-/// Every suggested edit of a file of pairs makes its pair PROVEN when it is asked for anew, and every line has the form of
+/// Every suggested edit of a file of pairs makes its pair PROVEN when it is compared again, and every line conforms to
 /// the schema.
 #[test]
 fn suggested_edits_are_proven() {
@@ -138,7 +138,7 @@ fn options_are_followed_or_refused() {
 }
 
 #[test]
-fn diff_proves_what_no_resource_tells_apart() {
+fn diff_proves_pairs_that_no_resource_distinguishes() {
     let refuted = kyvtest(&["diff", "--prove", "--from", BEFORE, "--to", AFTER]);
     assert_eq!(refuted.status.code(), Some(3));
     assert!(text(&refuted).contains("REFUTED  host-ports"), "{}", text(&refuted));

@@ -1,4 +1,4 @@
-//! One run with each outcome in every format: what is printed, that it is whole, and what selects, stops and merges.
+//! One run with each outcome in every format: the output, its completeness, selection, limits and merging.
 
 use std::{
     fs,
@@ -148,7 +148,7 @@ fn sarif_is_consistent() {
     let before = fingerprints.len();
     fingerprints.dedup();
     assert!(before - fingerprints.len() <= 1, "{fingerprints:#?}");
-    // A divergence is shown where the policy stands, with the row and the resource beside it.
+    // A divergence is located at the policy, with the row and the resource as related locations.
     let weaker = results.iter().find(|result| result["ruleId"] == "H27").expect("H27");
     let file = |place: &Value| place["physicalLocation"]["artifactLocation"]["uri"].clone();
     assert_eq!(file(&weaker["locations"][0]), "fixtures/report/divergence/policy.yaml");
@@ -162,8 +162,8 @@ fn sarif_is_consistent() {
     );
 }
 
-/// Against the part of SARIF that is written; and, where `KYVTEST_SARIF_SCHEMA` names the schema that OASIS publishes, against
-/// the whole of it.
+/// Validates against the part of SARIF that is written; and, if `KYVTEST_SARIF_SCHEMA` names the schema that OASIS
+/// publishes, against all of it.
 #[test]
 fn sarif_is_of_its_schema() {
     let mut schemas = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/report/sarif.schema.json")];
@@ -244,7 +244,7 @@ fn junit_per_engine() {
 }
 
 #[test]
-fn github_is_told_without_being_asked() {
+fn github_annotations_are_automatic() {
     let page = scratch("summary.md");
     fs::write(&page, "before\n").expect("a file");
     let path = page.display().to_string();
@@ -348,7 +348,7 @@ fn selections_that_cannot_be_read() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// What people are shown of the run with each outcome: the words of the cases, and those of the list at the end.
+/// The human-readable output of the run with each outcome: the statuses of the cases, and those of the list at the end.
 fn words(args: &[&str]) -> (Vec<String>, Vec<String>) {
     let args = [
         &["run", "fixtures/report/outcomes", "fixtures/report/divergence"],
@@ -411,7 +411,7 @@ fn names_do_not_command_terminals() {
     let output = kyvtest(&[&args[..], &NOW].concat());
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(text.contains("\u{1b}[1m\u{1b}[31mFAIL"), "{text:?}");
-    // The names and messages want red and bold, and other things.
+    // The names and messages contain escapes for red, bold and others.
     for wanted in ["\u{1b}[31mred", "\u{1b}[1mbold", "\u{7}", "\0", "\u{2028}"] {
         assert!(!text.contains(wanted), "{wanted:?}");
     }
@@ -441,7 +441,7 @@ fn every_problem_can_be_replayed() {
         .filter_map(|line| line.trim().strip_prefix("replay:"))
         .collect();
     assert_eq!(commands.len(), 9);
-    let mut told = String::new();
+    let mut outputs = String::new();
     for command in commands {
         let words: Vec<String> = command
             .split_whitespace()
@@ -453,9 +453,9 @@ fn every_problem_can_be_replayed() {
         assert!(matches!(output.status.code(), Some(1 | 3)), "{command}");
         let text = String::from_utf8(output.stdout).expect("UTF-8");
         assert!(text.contains("\nrun 1 · pass 0 · "), "{command}\n{text}");
-        told.push_str(&text);
+        outputs.push_str(&text);
     }
-    insta::assert_snapshot!("replayed", told);
+    insta::assert_snapshot!("replayed", outputs);
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn verbose_runs_tell_both_stories() {
         String::from_utf8_lossy(&output.stderr)
     );
     insta::assert_snapshot!("verbose", String::from_utf8_lossy(&output.stdout));
-    // Looking on changes nothing.
+    // Observing changes nothing.
     let plain = kyvtest(&[&["run", "fixtures", "suites", "-o", "json"], &NOW[..]].concat());
     let verbose = kyvtest(&[&["run", "fixtures", "suites", "-o", "json", "-v"], &NOW[..]].concat());
     assert!(plain.stdout == verbose.stdout);
@@ -491,7 +491,7 @@ fn a_second_run_is_the_same() {
 }
 
 #[test]
-fn runs_stop_where_they_are_told() {
+fn runs_stop_at_their_limit() {
     let cases = |args: &[&str]| {
         let output = kyvtest(&[&["run", "fixtures/report/outcomes", "suites", "-o", "json"], args].concat());
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -533,7 +533,7 @@ fn shards_are_the_whole() {
         let whole = run("whole", &[]);
         let parts = ["3/3", "1/3", "2/3"].map(|shard| run(&shard[..1], &["--shard", shard]));
         let merged = kyvtest(&["merge", &parts[0], &parts[1], &parts[2]]);
-        // A path that is not there is an input error of the whole run.
+        // A missing path is an input error of the whole run.
         assert_eq!(merged.status.code(), Some(2));
         let whole = fs::read_to_string(whole).expect("a report");
         assert!(whole == String::from_utf8_lossy(&merged.stdout), "{format}");

@@ -1,4 +1,4 @@
-//! `kyvtest run` as people and programs see it: expectations of the sidecar, reports, exit codes.
+//! `kyvtest run` for users and programs: expectations of the sidecar, reports, exit codes.
 
 use std::{
     collections::HashSet,
@@ -18,7 +18,7 @@ fn kyvtest(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kyvtest"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env_clear()
-        // A clock that stands still: times are not shown.
+        // A pinned clock: times are not shown.
         .env("KYVTEST_NOW", "2026-11-16T00:00:00Z")
         .args(args)
         .stdin(Stdio::null())
@@ -309,7 +309,7 @@ fn schema(of: &str) -> Value {
     schema
 }
 
-/// The documents of all files of a name below a folder.
+/// The documents of all files of a name below a directory.
 fn documents(folder: &str, name: &str) -> Vec<(PathBuf, Value)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = walk(&folder)
@@ -348,7 +348,7 @@ fn our_suites_have_the_form_of_the_schemas() {
     for (kind, name) in [(&suite, "kyverno-test.yaml"), (&sidecar, "kyvtest.yaml")] {
         for folder in ["suites", "fixtures/run", "fixtures/suite/good"] {
             for (path, document) in documents(folder, name) {
-                // What Kyverno reads whatever its case, a schema cannot.
+                // Kyverno ignores the case of some names, a schema cannot.
                 if path.ends_with("spellings/kyverno-test.yaml") {
                     continue;
                 }
@@ -423,7 +423,7 @@ fn reports_that_cannot_be_written() {
     }
 }
 
-/// The whole corpus: finishes, says what it does not decide, and the number of threads does not show.
+/// The whole corpus: the run finishes, reports undecided cases, and does not depend on the number of threads.
 #[test]
 fn the_corpus_with_any_number_of_threads() {
     let base = std::env::var_os("KYVTEST_SHARED").map_or_else(|| PathBuf::from("../shared"), PathBuf::from);
@@ -462,7 +462,7 @@ fn the_corpus_with_any_number_of_threads() {
     }
 }
 
-/// Odd suites come to what Kyverno's command line makes of them; its crashes count as failures.
+/// Odd suites give the results of Kyverno's command line; its crashes count as failures.
 #[test]
 fn odd_suites_under_compat() {
     let text = fs::read_to_string("fixtures/compat/expected.json").expect("a file");

@@ -1,15 +1,15 @@
-//! What a document has against a JSON Schema. Every keyword that says something is either known here or an error.
+//! Validates a document against a JSON Schema. Every keyword is either supported or an error.
 
 use serde_json::Value;
 
-/// All that is wrong, each with its place.
+/// All problems, each with its path.
 pub(crate) fn problems(schema: &Value, value: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     against(schema, schema, value, "", &mut problems);
     problems
 }
 
-/// Keywords that allow and forbid nothing.
+/// Keywords without effect on validation.
 const SILENT: [&str; 11] = [
     "$schema",
     "$id",
@@ -27,7 +27,7 @@ const SILENT: [&str; 11] = [
 
 fn against(schema: &Value, root: &Value, value: &Value, at: &str, problems: &mut Vec<String>) {
     let Some(keywords) = schema.as_object() else {
-        assert!(schema.is_boolean(), "{at}: {schema} is no schema");
+        assert!(schema.is_boolean(), "{at}: {schema} is not a schema");
         if *schema == Value::Bool(false) {
             problems.push(format!("{at}: nothing is allowed"));
         }
@@ -152,10 +152,10 @@ fn no_type(rule: &Value, value: &Value) -> Option<String> {
         Value::Array(words) => words.iter().any(is),
         word => is(word),
     };
-    (!fits).then(|| format!("{value} is no {rule}"))
+    (!fits).then(|| format!("{value} does not match {rule}"))
 }
 
-/// What must be noticed.
+/// Errors that must be noticed.
 #[test]
 fn schemas_refuse() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/report/refused-by-schemas.json");

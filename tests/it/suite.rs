@@ -1,4 +1,4 @@
-//! Suites from the fixtures: what is said about bad ones, and what good ones become.
+//! Suites from the fixtures: the messages about bad ones, and the contents of good ones.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -9,7 +9,7 @@ use kyvtest::{
     verdict::Effect,
 };
 
-/// Every suite below a folder of the fixtures, paths as if that folder were the working folder.
+/// Every suite below a directory of the fixtures, paths as if that directory were the working directory.
 fn load(folder: &str) -> Vec<Suite> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/suite");
     let mut files = Memory::default();
@@ -35,8 +35,8 @@ fn collect(root: &Path, folder: &Path, files: &mut Memory) {
     }
 }
 
-/// What is said about a suite: one line per diagnostic, remarks and help below it.
-fn said(suite: &Suite) -> String {
+/// The messages about a suite: one line per diagnostic, notes and help below it.
+fn messages(suite: &Suite) -> String {
     let mut text = format!(
         "suite {} of {}: kyverno test {}\n",
         suite.document,
@@ -85,7 +85,7 @@ fn bad_suites() {
         } else {
             load(&folder)
         };
-        let text: Vec<String> = suites.iter().map(said).collect();
+        let text: Vec<String> = suites.iter().map(messages).collect();
         assert!(
             suites.iter().any(|suite| !suite.diagnostics.is_empty()),
             "{name}: nothing is said"
@@ -107,7 +107,7 @@ fn one(folder: &str) -> Suite {
     let mut suites = load(folder);
     assert_eq!(suites.len(), 1);
     let suite = suites.remove(0);
-    assert_eq!(said(&suite).lines().count(), 1, "{}", said(&suite));
+    assert_eq!(messages(&suite).lines().count(), 1, "{}", messages(&suite));
     suite
 }
 
@@ -197,7 +197,7 @@ fn a_sidecar() {
 }
 
 #[test]
-fn addresses_and_files_are_told_apart() {
+fn urls_and_files_are_distinguished() {
     let mut files = Memory::default();
     files.add("a/kyverno-test.yaml", "");
     let options = Options::default();

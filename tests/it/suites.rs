@@ -1,6 +1,7 @@
-//! The project's own suites: all green, each with a good and a bad side, and nothing in their policies is idle.
+//! The project's own suites: all pass, each has a passing and a failing side, and every part of their policies is
+//! exercised.
 //!
-//! Every rule, expression, precondition, exclusion and exception is taken away in turn, and the suite must notice.
+//! Every rule, expression, precondition, exclusion and exception is removed in turn, and the suite must notice.
 
 use std::{
     collections::BTreeSet,
@@ -15,10 +16,10 @@ use kyvtest::{
     suite::{self, BuiltInScopes, Disk, Expected, Options, Suite, Upstream},
 };
 
-/// The name of suites that `kyverno test` must not meet.
+/// The name of suites that `kyverno test` must not find.
 const NOT_FOR_KYVERNO: &str = "kyvtest-suite.yaml";
 
-/// Suites whose sidecars say what every policy does to a request.
+/// Suites whose sidecars state the effect of every policy on a request.
 const ABOUT_ACTIONS: [&str; 3] = ["failure-actions", "native-overrides", "validation-actions"];
 
 fn folder() -> PathBuf {
@@ -90,7 +91,7 @@ fn all_are_green_under_both_lenses() {
     }
 }
 
-/// Hazards by which a native policy admits what Kyverno refuses.
+/// Hazards by which a native policy admits requests that Kyverno denies.
 const WEAKER: [&str; 13] = [
     "H02b", "H04", "H05", "H09", "H19", "H27", "H40", "H51", "H59", "H61", "V02", "V04", "V12",
 ];
@@ -106,7 +107,7 @@ fn both_engines_are_compared() {
         let weaker = expected.filter(|expected| expected.class.value.as_str() == "weaker");
         accepted.extend(weaker.filter_map(|expected| expected.code.as_ref().map(|code| code.value.clone())));
     }
-    assert!(compared >= 15, "{compared} suites have a native twin");
+    assert!(compared >= 15, "{compared} suites have a native counterpart");
     for code in WEAKER {
         assert!(accepted.contains(code), "no suite expects {code}");
     }
@@ -186,7 +187,7 @@ fn each_is_introduced() {
     assert_eq!(lines, named.len(), "the tour names suites that are not there");
 }
 
-/// A suite whose parts are taken away, and what was noticed.
+/// A suite whose parts are removed, and the noticed removals.
 struct Mutation {
     suite: Suite,
     tried: usize,
@@ -204,7 +205,7 @@ impl Mutation {
         })
     }
 
-    /// Runs the suite as it is now; it must not be green.
+    /// Runs the suite in its current state; it must fail.
     fn expect_red(&mut self, what: String) {
         self.tried += 1;
         if is_green(&run(&self.suite, &settings(false))) {
@@ -263,7 +264,7 @@ impl Mutation {
         }
     }
 
-    /// Turns every action around: the rows of these suites stay as they are, their sidecars must notice.
+    /// Inverts every action: the rows of these suites stay unchanged, their sidecars must notice.
     fn actions(&mut self) {
         for i in 0..self.suite.policies.policies.len() {
             let Policy::Classic(whole) = self.suite.policies.policies[i].clone() else {
@@ -315,7 +316,7 @@ impl Mutation {
                 .policies
                 .policies
                 .insert(i, Policy::Validating(whole.clone()));
-            // Autogen rewrites the text of a policy, so that these changes reach the policy itself only.
+            // Autogen rewrites the source of a policy, so that these changes reach only the policy itself.
             let without = |this: &mut Self, what: String, change: &dyn Fn(&mut policy::ValidatingPolicy)| {
                 let mut changed = (*whole).clone();
                 change(&mut changed);

@@ -72,7 +72,7 @@ fn theirs(yaml: &Yaml<'_>) -> Value {
                 .iter()
                 .map(|(key, value)| match theirs(key) {
                     Value::Str(key) => (key, theirs(value)),
-                    other => panic!("the key {other:?} is no string"),
+                    other => panic!("the key {other:?} is not a string"),
                 })
                 .collect(),
         ),
@@ -80,7 +80,7 @@ fn theirs(yaml: &Yaml<'_>) -> Value {
     }
 }
 
-/// Strings that some reader takes for something else, or that are hard to write.
+/// Strings that some reader reads as something else, or that are hard to write.
 const WORDS: &[&str] = &[
     "",
     " ",
@@ -242,7 +242,7 @@ fn numbered(line: impl Fn(usize) -> String) -> String {
     (0..60_000).fold(String::new(), |text, n| text + &line(n))
 }
 
-/// Inputs on which a reader that looks back or ahead too far takes for ever.
+/// Inputs on which a reader with unbounded lookahead or lookbehind takes forever.
 #[test]
 fn time_grows_with_size() {
     let size = 1 << 20;

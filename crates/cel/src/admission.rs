@@ -1,9 +1,9 @@
-//! The expressions of an admission policy: their environment, their evaluation under a budget of cost, and the validator
-//! that makes decisions of them.
+//! The expressions of an admission policy: their environment, their evaluation within a cost budget, and the validator
+//! that turns results into decisions.
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/cel` (`compile.go`, `condition.go`, `activation.go`),
 //! `plugin/webhook/matchconditions` and `plugin/policy/validating/validator.go`. Kyverno links the same code for
-//! `validate.cel`, so both engines use this module; what differs between them is an argument here.
+//! `validate.cel`, so both engines use this module; their differences are arguments here.
 
 mod condition;
 mod mutator;
@@ -26,14 +26,14 @@ use super::{
 };
 use kyvtest_go_compat::value::Value;
 
-/// What a policy declares besides the variables that all have.
+/// The optional variables that a policy declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Declarations {
     /// `params`
     pub params: bool,
     /// `authorizer`
     pub authorizer: bool,
-    /// `variables`, which a policy that is run always has, and one that is checked only where it has some.
+    /// `variables`: always declared when a policy runs; when it is only checked, declared if it has some.
     pub variables: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Environment {
     slots: Slots,
 }
 
-/// The numbers of the variables.
+/// The indices of the variables.
 #[derive(Debug, Clone, Copy)]
 struct Slots {
     object: u32,
@@ -68,7 +68,7 @@ pub struct Inputs<'a> {
     pub old_object: Value<'a>,
     /// `request`
     pub request: Value<'a>,
-    /// `request` of match conditions, which the API server tells another resource where it converts.
+    /// `request` of match conditions; it names another resource if the API server converts the object.
     pub condition_request: Value<'a>,
     /// `namespaceObject`, or null.
     pub namespace: Value<'a>,
@@ -77,8 +77,8 @@ pub struct Inputs<'a> {
 }
 
 impl Environment {
-    /// The environment of a policy. Its variables are compiled in order; one that cannot be compiled is an error where it
-    /// is used.
+    /// Builds the environment of a policy. Its variables are compiled in order; one that cannot be compiled fails where
+    /// it is used.
     pub fn new<'t>(
         profile: &'static Profile,
         declarations: Declarations,
@@ -87,7 +87,8 @@ impl Environment {
         Self::build(Env::new(profile), declarations, variables)
     }
 
-    /// The same with the types of mutations for all expressions, variables and conditions included.
+    /// Like [`Environment::new`], with the types of mutations declared for all expressions, including variables and
+    /// conditions.
     pub fn with_patch_types<'t>(
         profile: &'static Profile,
         declarations: Declarations,
@@ -115,7 +116,7 @@ impl Environment {
         );
         let variables_slot = declarations.variables.then(|| plain.declare("variables", Type::Dyn));
         let params = declarations.params.then(|| plain.declare("params", Type::Dyn));
-        // Both number their variables alike: the authorizer comes last.
+        // Both number their variables in the same way: the authorizer comes last.
         let mut authorizing = plain.clone();
         library::declare_variables(&mut plain, false);
         library::declare_variables(&mut authorizing, declarations.authorizer);
@@ -142,13 +143,13 @@ impl Environment {
         }
     }
 
-    /// The variables that cannot be compiled, by their place among those given.
+    /// The variables that cannot be compiled, by index.
     pub fn variable_flaws(&self) -> Vec<(usize, Flaw)> {
         let errors = self.composite.errors().iter();
         errors.map(|(place, error)| (*place, Flaw::from(error))).collect()
     }
 
-    /// Declares what only the mutations of a policy know.
+    /// Declares the names that only mutations may use.
     #[must_use]
     pub fn with_mutations(mut self) -> Self {
         let mut env = self.authorizing.clone().with_profile(Profile::kubernetes_mutating());
@@ -157,17 +158,16 @@ impl Environment {
         self
     }
 
-    /// The environment for mutations.
     fn mutating(&self) -> &Env {
         self.mutating.as_ref().unwrap_or(&self.authorizing)
     }
 
-    /// The environment for expressions that may ask the authorizer, if it is declared, or for those that may not.
+    /// The environment of expressions that may or may not use the authorizer, if it is declared.
     fn env(&self, authorizer: bool) -> &Env {
         if authorizer { &self.authorizing } else { &self.plain }
     }
 
-    /// The values of the variables by number. Without `request` the authorizer is not bound.
+    /// The values of the variables by index. Without `request` the authorizer is not bound.
     fn values<'a>(
         &self,
         inputs: &Inputs<'a>,

@@ -13,13 +13,12 @@ pub type Name = Arc<str>;
 pub struct ExprId(pub u32);
 
 impl ExprId {
-    /// The position in the arena.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A parsed expression: the arena, where each node stands in the text, and the root.
+/// A parsed expression: the arena, the source offset of each node, and the root.
 #[derive(Debug, Clone)]
 pub struct Ast {
     exprs: Vec<Expr>,
@@ -28,27 +27,25 @@ pub struct Ast {
 }
 
 impl Ast {
-    /// Makes a tree from its arena; `offsets[i]` is the code-point offset that cel-go reports for node `i`.
+    /// Creates a tree from its arena; `offsets[i]` is the code-point offset that cel-go reports for node `i`.
     ///
     /// # Panics
-    /// If the tables differ in length or the root lies outside of them.
+    /// If the tables differ in length or the root lies outside them.
     pub fn new(exprs: Vec<Expr>, offsets: Vec<u32>, root: ExprId) -> Self {
         assert_eq!(exprs.len(), offsets.len(), "one offset per node");
         assert!(root.index() < exprs.len(), "the root is a node");
         Self { exprs, offsets, root }
     }
 
-    /// The root node.
     pub fn root(&self) -> ExprId {
         self.root
     }
 
-    /// The node behind an id.
     pub fn expr(&self, id: ExprId) -> &Expr {
         &self.exprs[id.index()]
     }
 
-    /// All nodes, in no particular order.
+    /// All nodes, in unspecified order.
     pub fn iter(&self) -> impl Iterator<Item = &Expr> {
         self.exprs.iter()
     }
@@ -58,47 +55,41 @@ impl Ast {
         self.offsets[id.index()]
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn len(&self) -> usize {
         self.exprs.len()
     }
 
-    /// Whether there is no node; never true of a parsed expression.
+    /// Never true for a parsed expression.
     pub fn is_empty(&self) -> bool {
         self.exprs.is_empty()
     }
 }
 
-/// One node.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expr {
-    /// A literal.
     Literal(Literal),
     /// A simple name; a leading dot is kept (`.name`).
     Ident(Name),
     /// `operand.field`, or `has(operand.field)`.
     Select {
-        /// What is selected from.
+        /// The value selected from.
         operand: ExprId,
-        /// The field's name, without backticks.
         field: Name,
         /// Whether this is a presence test.
         test_only: bool,
     },
     /// A function, a method or an operator under cel-go's operator name (`_&&_`, `_[_]`, …).
     Call {
-        /// The function's name.
         function: Name,
         /// The receiver of a method.
         target: Option<ExprId>,
-        /// The arguments.
         args: Vec<ExprId>,
     },
     /// A list literal.
     List {
-        /// The elements.
         elements: Vec<ExprId>,
-        /// Which of them are optional (`[?e]`), ascending.
+        /// The indices of optional elements (`[?e]`), ascending.
         optional: Vec<u32>,
     },
     /// A map literal.
@@ -107,7 +98,6 @@ pub enum Expr {
     Struct {
         /// The message's type name.
         type_name: Name,
-        /// Its fields.
         fields: Vec<StructField>,
     },
     /// A fold, the expansion of a macro.
@@ -136,9 +126,7 @@ pub enum Literal {
 /// One entry of a map literal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MapEntry {
-    /// The key.
     pub key: ExprId,
-    /// The value.
     pub value: ExprId,
     /// Whether the entry is optional (`{?k: v}`).
     pub optional: bool,
@@ -149,9 +137,7 @@ pub struct MapEntry {
 /// One field of a message literal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StructField {
-    /// The field's name.
     pub name: Name,
-    /// The value.
     pub value: ExprId,
     /// Whether the field is optional (`T{?f: v}`).
     pub optional: bool,
@@ -166,16 +152,14 @@ pub struct Comprehension {
     pub iter_var: Name,
     /// The second iteration variable of two-variable macros: element or value.
     pub iter_var2: Option<Name>,
-    /// What is iterated.
+    /// The list or map.
     pub iter_range: ExprId,
-    /// The accumulator's name.
     pub accu_var: Name,
-    /// Its first value.
     pub accu_init: ExprId,
-    /// Whether to go on.
+    /// Evaluated before each step; false ends the loop.
     pub loop_condition: ExprId,
-    /// The accumulator's next value.
+    /// Evaluates to the accumulator's next value.
     pub loop_step: ExprId,
-    /// The value of the fold.
+    /// Evaluates to the value of the fold.
     pub result: ExprId,
 }

@@ -1,13 +1,15 @@
-//! Authorizers that answer from a list of rules, for expressions that ask `authorizer`.
+//! Authorizers that decide by a list of rules, for expressions that use `authorizer`.
 //!
-//! Each rule names the attributes that it is about; what it leaves out, it does not care about. The first rule that fits
-//! decides. A question that no rule fits is left to the RBAC objects of the cluster, if there is one, and else gets no
-//! opinion, which is "not allowed": an authorizer that allows what is not declared would hide mistakes.
+//! A rule constrains the attributes that it names and ignores the others. The first matching rule decides. If no rule
+//! matches, the RBAC objects of the cluster decide, if there is a cluster; otherwise the result is "no opinion", which
+//! means "not allowed": an authorizer that allows undeclared access would hide mistakes.
+//!
+//! Upstream counterpart: none.
 
 use super::host::{Attributes, Decision, Host};
 use kyvtest_go_compat::value::Value;
 
-/// Rules in the order in which they are tried.
+/// Rules in evaluation order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthorizerRules {
     rules: Vec<Rule>,
@@ -49,11 +51,11 @@ const ATTRIBUTES: [(&str, Attribute); 11] = [
 ];
 
 impl AuthorizerRules {
-    /// Reads rules from a list of maps: attributes (`user` by name,
-    /// `serviceAccount` as `namespace/name`), `allowed`, `reason`, `error`.
+    /// Reads rules from a list of maps: attributes (`user` by name, `serviceAccount` as `namespace/name`), `allowed`,
+    /// `reason`, `error`.
     ///
     /// # Errors
-    /// What is wrong, in our own words.
+    /// A message about the invalid rule.
     pub fn from_value(value: Value<'_>) -> Result<Self, String> {
         let list = match value {
             Value::Null => return Ok(Self::default()),
@@ -96,22 +98,22 @@ impl Rule {
         Ok(rule)
     }
 
-    fn fits(&self, asked: &Attributes) -> bool {
+    fn fits(&self, attributes: &Attributes) -> bool {
         self.conditions.iter().all(|(attribute, wanted)| match attribute {
-            Attribute::ServiceAccount => asked
+            Attribute::ServiceAccount => attributes
                 .service_account
                 .as_ref()
                 .is_some_and(|(namespace, name)| wanted.split_once('/') == Some((namespace.as_str(), name.as_str()))),
-            Attribute::User => asked.user == *wanted,
-            Attribute::Path => asked.path.as_ref() == Some(wanted),
-            Attribute::Verb => asked.verb == *wanted,
-            Attribute::Group => asked.group == *wanted,
-            Attribute::Resource => asked.resource == *wanted,
-            Attribute::Subresource => asked.subresource == *wanted,
-            Attribute::Namespace => asked.namespace == *wanted,
-            Attribute::Name => asked.name == *wanted,
-            Attribute::FieldSelector => asked.field_selector == *wanted,
-            Attribute::LabelSelector => asked.label_selector == *wanted,
+            Attribute::User => attributes.user == *wanted,
+            Attribute::Path => attributes.path.as_ref() == Some(wanted),
+            Attribute::Verb => attributes.verb == *wanted,
+            Attribute::Group => attributes.group == *wanted,
+            Attribute::Resource => attributes.resource == *wanted,
+            Attribute::Subresource => attributes.subresource == *wanted,
+            Attribute::Namespace => attributes.namespace == *wanted,
+            Attribute::Name => attributes.name == *wanted,
+            Attribute::FieldSelector => attributes.field_selector == *wanted,
+            Attribute::LabelSelector => attributes.label_selector == *wanted,
         })
     }
 }

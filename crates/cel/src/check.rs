@@ -1,7 +1,7 @@
 //! The type checker.
 //!
-//! Upstream counterpart: cel-go `checker/checker.go`. The result keeps, for every node, its type and what its name or
-//! function stands for; the planner needs nothing else.
+//! Upstream counterpart: cel-go `checker/checker.go`. The result holds, for every node, its type and the meaning of its
+//! name or function; the planner needs nothing else.
 
 mod unchecked;
 
@@ -18,15 +18,15 @@ use super::{
     types::Type,
 };
 
-/// What a node's name or function stands for.
+/// The meaning of a node's name or function.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Reference {
-    /// Nothing: the node is no name.
+    /// The node is not a name.
     #[default]
     None,
     /// A variable of a comprehension.
     Local,
-    /// A variable of the environment, by number.
+    /// A variable of the environment, by index.
     Variable(u32),
     /// A type, by its run-time name.
     Type(Name),
@@ -36,9 +36,9 @@ pub enum Reference {
         overloads: Vec<u16>,
         namespaced: bool,
     },
-    /// A name that is not declared, in an expression that is not checked: what it may be short for.
+    /// An undeclared name in an unchecked expression, with the names that it may be short for.
     Unbound(Name),
-    /// A function that is not declared, in an expression that is not checked.
+    /// An undeclared function in an unchecked expression.
     UnknownFunction,
 }
 
@@ -48,7 +48,7 @@ pub struct Checked {
     pub ast: Ast,
     pub types: Vec<Type>,
     pub references: Vec<Reference>,
-    /// The text, where it was given.
+    /// The source text; may be empty.
     pub source: Arc<str>,
 }
 
@@ -67,7 +67,7 @@ impl Checked {
 /// Checks an expression.
 ///
 /// # Errors
-/// The problems, in cel-go's words and places.
+/// The problems, with cel-go's messages and locations.
 pub fn check(ast: Ast, source: &str, env: &Env) -> Result<Checked, Issues> {
     let nodes = ast.len();
     let mut checker = Checker {
@@ -97,7 +97,7 @@ pub fn check(ast: Ast, source: &str, env: &Env) -> Result<Checked, Issues> {
     })
 }
 
-/// Problems at code-point offsets as a list in order of place.
+/// Sorts problems at code-point offsets by location.
 pub(super) fn located(issues: &[(u32, String)], source: &str) -> Option<Issues> {
     if issues.is_empty() {
         return None;
@@ -290,7 +290,7 @@ impl Checker<'_> {
             }
             return;
         };
-        // `a.b.c(x)` is the function `a.b.c` where there is one, else the method `c` of `a.b`.
+        // `a.b.c(x)` is the function `a.b.c` if there is one, else the method `c` of `a.b`.
         if let Some(root) = chain_root(self.ast, receiver)
             && env.has_dotted(root)
             && let Some(prefix) = qualified_name(self.ast, receiver)
@@ -393,7 +393,7 @@ impl Checker<'_> {
         };
     }
 
-    /// The type of an optional element, entry or field: what is inside of the optional.
+    /// The type inside an optional element, entry or field.
     fn unwrap_element(&mut self, id: ExprId, t: Type) -> Type {
         if let Some(inner) = t.unwrap_optional() {
             return inner.clone();
@@ -404,7 +404,7 @@ impl Checker<'_> {
         t
     }
 
-    /// The type of elements of which some have one type and some another.
+    /// The common type of list elements.
     fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         match previous {
             None => current,

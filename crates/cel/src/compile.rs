@@ -1,4 +1,4 @@
-//! From text to a program: parse, check, validate, plan.
+//! Compiles an expression to a program: parse, check, validate, plan.
 
 use super::{
     check::{Checked, check},
@@ -10,13 +10,13 @@ use super::{
     validate::validate,
 };
 
-/// Why an expression cannot be evaluated at all.
+/// The reason why an expression does not compile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
-    /// It is not CEL.
+    /// A syntax error.
     #[error("{0}")]
     Parse(Issues),
-    /// Names, types or literals are wrong.
+    /// Invalid names, types or literals.
     #[error("{0}")]
     Check(Issues),
     /// A constant part fails.
@@ -25,7 +25,7 @@ pub enum CompileError {
 }
 
 impl CompileError {
-    /// The phase, as the machine format names it.
+    /// The phase's name in JSON output.
     pub fn phase(&self) -> &'static str {
         match self {
             CompileError::Parse(_) => "parse",
@@ -34,7 +34,7 @@ impl CompileError {
         }
     }
 
-    /// The problems with their places; `None` where a constant part fails.
+    /// The problems with their locations; `None` if a constant part fails.
     pub fn issues(&self) -> Option<&Issues> {
         match self {
             CompileError::Parse(issues) | CompileError::Check(issues) => Some(issues),
@@ -42,7 +42,7 @@ impl CompileError {
         }
     }
 
-    /// The text as the API server's compiler puts it.
+    /// The API server's message.
     pub fn detail(&self) -> String {
         match self {
             CompileError::Parse(issues) | CompileError::Check(issues) => format!("compilation failed: {issues}"),
@@ -50,7 +50,7 @@ impl CompileError {
         }
     }
 
-    /// The first line of the text.
+    /// The first line of the message.
     pub fn first_line(&self) -> String {
         match self {
             CompileError::Parse(issues) | CompileError::Check(issues) => issues.first_line(),
@@ -62,7 +62,7 @@ impl CompileError {
 /// Parses and checks an expression.
 ///
 /// # Errors
-/// Where it is not CEL, or not of this environment.
+/// If it is not CEL, or invalid in this environment.
 pub fn analyse(text: &str, env: &Env) -> Result<Checked, CompileError> {
     let ast = syntax::parse(text, &env.profile().syntax).map_err(CompileError::Parse)?;
     let checked = check(ast, text, env).map_err(CompileError::Check)?;
@@ -70,10 +70,10 @@ pub fn analyse(text: &str, env: &Env) -> Result<Checked, CompileError> {
     Ok(checked)
 }
 
-/// Makes a program of an expression.
+/// Compiles an expression to a program.
 ///
 /// # Errors
-/// As [`analyse`], and where a constant part of it fails.
+/// As [`analyse`], and if a constant part fails.
 pub fn compile(text: &str, env: &Env) -> Result<Program, CompileError> {
     Ok(plan(&analyse(text, env)?, env)?)
 }

@@ -1,4 +1,4 @@
-//! The `variables` of a policy: each sees those before it, runs on first use and then keeps its value or error.
+//! The `variables` of a policy: each sees those before it, is evaluated on first use and then keeps its value or error.
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/cel/composition.go` and `pkg/cel/lazy`; Kyverno's
 //! `pkg/cel/compiler` builds on the same.
@@ -24,19 +24,19 @@ pub const VARIABLES_TYPE: &str = "kubernetes.variables";
 /// The structure type of `variables` in Kyverno's CEL policies.
 pub const KYVERNO_VARIABLES_TYPE: &str = "kyverno.variables";
 
-/// How variables are typed and how their errors look to the expressions that use them.
+/// How variables are typed, and how their errors appear to the expressions that use them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Composition {
-    /// Types are kept where JSON-like, and an error says which variable failed.
+    /// JSON-like types are kept, and an error names the variable that failed.
     Kubernetes,
-    /// Types are kept as they are, and an error is the variable's own.
+    /// All types are kept, and an error is the variable's own.
     Kyverno,
-    /// Everything is dyn, and a variable that failed is simply absent: how the reference data was computed.
+    /// Every variable is dyn, and one that failed is absent: the rules by which the reference data was computed.
     Golden,
 }
 
 impl Composition {
-    /// The structure type of `variables`; `None` where it is dyn.
+    /// The structure type of `variables`; `None` if it is dyn.
     const fn structure(self) -> Option<&'static str> {
         match self {
             Self::Kubernetes => Some(VARIABLES_TYPE),
@@ -45,7 +45,7 @@ impl Composition {
         }
     }
 
-    /// Declares `variables` without any in it.
+    /// Declares an empty `variables`.
     pub fn declare(self, env: &mut Env) {
         match self.structure() {
             Some(structure) => {
@@ -69,7 +69,7 @@ pub struct Composite {
 }
 
 impl Composite {
-    /// Compiles variables in order; each is declared in `env` for those behind it.
+    /// Compiles variables in order; each is declared in `env` for those after it.
     pub fn compile<'t>(
         variables: impl IntoIterator<Item = (&'t str, &'t str)>,
         env: &mut Env,
@@ -89,7 +89,7 @@ impl Composite {
                 Ok(program) => declared_type(program.result_type(), composition),
                 Err(_) => Type::Dyn,
             };
-            // A second variable of the same name takes the first one's place.
+            // A second variable of the same name replaces the first.
             fields.retain(|(known, _)| *known != name);
             fields.push((name.clone(), declared));
             if let Some(structure) = composition.structure() {
@@ -106,7 +106,7 @@ impl Composite {
         }
     }
 
-    /// No variables, and no name for them either.
+    /// No variables, and `variables` is undeclared.
     pub fn empty(composition: Composition) -> Self {
         Self {
             programs: Vec::new(),
@@ -116,12 +116,12 @@ impl Composite {
         }
     }
 
-    /// What cannot be compiled, by place: of two variables with one name, both.
+    /// The compile errors by index; if two variables have the same name, both are listed.
     pub fn errors(&self) -> &[(usize, CompileError)] {
         &self.errors
     }
 
-    /// Declares the variables in another environment than the one that they were compiled in.
+    /// Declares the variables in a further environment.
     pub fn declare(&self, env: &mut Env) {
         self.composition.declare(env);
         if let Some(structure) = self.composition.structure() {
@@ -129,7 +129,7 @@ impl Composite {
         }
     }
 
-    /// The variables with what compiling them came to.
+    /// The variables with their programs or compile errors.
     pub fn programs(&self) -> &[(Name, Result<Program, CompileError>)] {
         &self.programs
     }
@@ -154,7 +154,7 @@ impl Composite {
     }
 }
 
-/// The type that a variable has for the expressions that use it.
+/// The type of a variable for the expressions that use it.
 ///
 /// kubernetes: pkg/admission/plugin/cel/composition.go `convertCelTypeToDeclType`.
 fn declared_type(t: &Type, composition: Composition) -> Type {
@@ -194,7 +194,7 @@ enum State<'a> {
     Done(Val<'a>),
 }
 
-/// The variables of one request, evaluated as they are asked for.
+/// The variables of one request, evaluated on first use.
 pub struct Lazy<'a> {
     composite: &'a Composite,
     scratch: &'a Scratch,
@@ -211,12 +211,12 @@ impl std::fmt::Debug for Lazy<'_> {
 }
 
 impl<'a> Lazy<'a> {
-    /// Changes what variables see that have not been used yet; the others keep their values.
+    /// Changes the inputs of variables that have not been used yet; the others keep their values.
     pub fn set_values(&self, values: &'a [Option<Val<'a>>]) {
         self.values.set(values);
     }
 
-    /// What the variables that were used have cost so far.
+    /// The total cost of the variables used so far.
     pub fn cost(&self) -> u64 {
         self.cost.get()
     }

@@ -1,4 +1,4 @@
-//! Constants of a program: values that it owns, and the way back to values of an evaluation.
+//! Constants of a program: values that it owns, and their conversion to evaluation values.
 
 use super::{ast::Literal, context::Context, eval::same_go_key, program::Constant, val::Val};
 use kyvtest_go_compat::value::{Builder, Value};
@@ -16,7 +16,7 @@ pub(super) fn literal_constant(literal: &Literal) -> Constant {
 }
 
 impl Constant {
-    /// The constant as a value of an evaluation.
+    /// Converts the constant to an evaluation value.
     #[inline]
     pub fn value<'a>(&'a self, context: &Context<'a>) -> Val<'a> {
         match self {
@@ -29,7 +29,7 @@ impl Constant {
         }
     }
 
-    /// The constants that have to be made anew for each evaluation.
+    /// The constants that have to be rebuilt for each evaluation.
     #[cold]
     fn made<'a>(&'a self, context: &Context<'a>) -> Val<'a> {
         match self {
@@ -50,7 +50,7 @@ impl Constant {
         }
     }
 
-    /// A value to be kept; `None` for opaque values.
+    /// Stores a value; `None` for opaque values.
     pub fn from_value(value: Val<'_>) -> Option<Self> {
         Some(match value {
             Val::Null => Constant::Plain(Val::Null),
@@ -81,7 +81,7 @@ impl Constant {
         })
     }
 
-    /// A copy of a list or map; what a literal was folded from stays one.
+    /// Copies a list or map; a folded literal stays marked as one.
     fn document(value: Value<'_>, is_literal: bool) -> Self {
         let document = value.to_document();
         Constant::Document(if is_literal { document.into_literal() } else { document })
@@ -126,7 +126,7 @@ impl Constant {
         Constant::Map(kept.into())
     }
 
-    /// Whether a Go map would take both for one key: same type and value.
+    /// Whether both are the same key of a Go map: same type and value.
     fn is_same_key(&self, other: &Constant) -> bool {
         match (self, other) {
             (Constant::Text(a), Constant::Text(b)) => a == b,
@@ -152,7 +152,7 @@ impl Constant {
             Constant::Plain(Val::Double(d)) => builder.double(*d),
             Constant::Text(text) => builder.string(text),
             Constant::Document(document) => builder.value(document.root()),
-            // INVARIANT: only called where `is_json` holds, so what is left is null.
+            // INVARIANT: only called if `is_json` holds, so the rest is null.
             _ => builder.null(),
         }
     }

@@ -1,5 +1,5 @@
-//! What a function implementation may use: scratch memory, the profile, and the host behind the libraries that reach
-//! outside of the expression.
+//! The context of function implementations: scratch memory, the profile, and the host of libraries that reach outside
+//! the expression.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -21,56 +21,55 @@ use kyvtest_go_compat::{
     value::{Document, Value},
 };
 
-/// How much one evaluation may do beyond what its cost tells: bytes made, and steps of walks over values.
+/// The work limit of one evaluation, in bytes created and steps of traversals.
 ///
-/// Upstream prices some work at next to nothing (`list + list`, `replace`, `format`, the equality of nested lists) and
-/// lets such an expression use all memory or run for hours. What stays below the limit of cost otherwise is far below
+/// Upstream charges next to nothing for some work (`list + list`, `replace`, `format`, the equality of nested lists)
+/// and lets such an expression use all memory or run for hours. Other expressions within the cost limit stay far below
 /// this one.
 const WORK_LIMIT: u64 = 64 << 20;
-/// How many states at how many bytes count as one.
+/// How many pairs of state and byte count as one unit of work.
 const SEARCH: usize = 8;
-/// What a byte that a search may read counts.
+/// The work of a byte that a search may read.
 const SCAN: usize = 4;
-/// What a step of a walk counts.
+/// The work of one step of a traversal.
 const STEP: u64 = 64;
 
-/// The text of the error of an evaluation that went over the limit of its work, which only an expression made for that does.
+/// The error of an evaluation that exceeds its work limit, which only a contrived expression does.
 pub const WORK_LIMIT_EXCEEDED: &str = "operation cancelled: memory limit exceeded";
 
-/// The memory of one evaluation. Reset it and the next evaluation uses it again.
+/// The memory of one evaluation; reusable after a reset.
 #[derive(Default)]
 pub struct Scratch {
     bump: Bump,
     opaques: OnceCell<Arena<Box<dyn Opaque>>>,
     documents: OnceCell<Arena<Document>>,
-    /// The patterns that were compiled last.
+    /// The most recently compiled patterns.
     patterns: RefCell<Recent>,
-    /// What the evaluation has spent of its work.
+    /// The work done so far.
     spent: Cell<u64>,
 }
 
 impl Scratch {
-    /// Empty scratch memory.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Text that lives until the next reset.
+    /// Copies a string, which lives until the next reset.
     pub fn text(&self, text: &str) -> &str {
         self.bump.alloc_str(text)
     }
 
-    /// Puts the account of work to some state; answers the one before.
+    /// Sets the work account; returns its previous state.
     pub fn account(&self, spent: u64) -> u64 {
         self.spent.replace(spent)
     }
 
-    /// Whether more work was asked for than there may be; the evaluation is an error then.
+    /// Whether the work limit was exceeded, which makes the evaluation an error.
     pub fn is_exhausted(&self) -> bool {
         self.spent.get() > WORK_LIMIT
     }
 
-    /// Forgets all values, keeps the memory.
+    /// Drops all values, keeps the memory.
     pub fn reset(&mut self) {
         self.bump.reset();
         self.opaques.take();
@@ -88,13 +87,12 @@ impl fmt::Debug for Scratch {
     }
 }
 
-/// What a function implementation gets besides its arguments.
+/// The environment of a function implementation.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     scratch: &'a Scratch,
-    /// The environment's rules.
     pub profile: &'a Profile,
-    /// The world outside of the expression.
+    /// Access to data outside the expression.
     pub host: &'a dyn Host,
 }
 
@@ -107,13 +105,12 @@ impl fmt::Debug for Context<'_> {
 }
 
 impl<'a> Context<'a> {
-    /// A context over some scratch memory.
     pub fn new(scratch: &'a Scratch, profile: &'a Profile, host: &'a dyn Host) -> Self {
         Self { scratch, profile, host }
     }
 
-    /// Spends work on some bytes that are about to be made. Where this answers no, they must not be: the evaluation ends
-    /// in an error, whatever value takes their place.
+    /// Charges work for bytes about to be created. If this returns false, the caller must not create them: the
+    /// evaluation ends in an error, regardless of the returned value.
     #[inline]
     #[must_use]
     pub fn spend(&self, bytes: usize) -> bool {
@@ -128,8 +125,8 @@ impl<'a> Context<'a> {
         self.spend(items.saturating_mul(size_of::<Val<'_>>()))
     }
 
-    /// Spends the work of walking over all of a value, for functions that do so recursively: parts that occur several
-    /// times in a value are stored once but walked over each time.
+    /// Charges the work of traversing a whole value: parts that occur several times are stored once but visited each
+    /// time.
     #[must_use]
     pub fn spend_walk(&self, value: Val<'_>) -> bool {
         let mut steps = self.steps();
@@ -137,20 +134,20 @@ impl<'a> Context<'a> {
         self.spend(((self.steps() - steps) * STEP) as usize) && steps > 0
     }
 
-    /// Spends the work of a search at its worst: each state of the automaton at each byte of the text. What the limit of
-    /// cost lets through stays far below that, except for patterns whose few characters stand for many states.
+    /// Charges the worst case of a search: each state of the automaton at each byte of the text. Searches within the
+    /// cost limit stay far below it, except for short patterns with many states.
     #[must_use]
     pub fn spend_search(&self, regex: &Regex, text: &str) -> bool {
         self.spend((regex.states() as usize).saturating_mul(text.len()) / SEARCH)
     }
 
-    /// Spends the work of one of several searches in a text.
+    /// Charges the work of one of several searches in a text.
     #[must_use]
     pub fn spend_scan(&self, bytes: usize) -> bool {
         self.spend(bytes.saturating_mul(SCAN))
     }
 
-    /// The steps that are left.
+    /// The remaining steps.
     fn steps(&self) -> u64 {
         WORK_LIMIT.saturating_sub(self.scratch.spent.get()) / STEP
     }
@@ -165,12 +162,12 @@ impl<'a> Context<'a> {
         let before = self.steps();
         let mut steps = before;
         let answer = a.equals_within(b, &mut steps);
-        // With no step left the answer is wrong, and the account is overdrawn for that.
+        // With no step left the result is wrong, so the account is overdrawn.
         let _ = self.spend(((before - steps) * STEP + u64::from(steps == 0) * 2 * STEP) as usize);
         answer
     }
 
-    /// A value as Go prints it, for error texts.
+    /// A value as Go prints it, for error messages.
     pub fn display(&self, value: Val<'_>) -> String {
         if self.spend_walk(value) {
             print::go_display(value)
@@ -179,7 +176,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The answer where work was refused.
+    /// The result of a function whose work was refused.
     pub fn exhausted(&self) -> Val<'a> {
         Val::Error(WORK_LIMIT_EXCEEDED)
     }
@@ -194,7 +191,7 @@ impl<'a> Context<'a> {
         &self.scratch.bump
     }
 
-    /// Text that lives as long as the evaluation.
+    /// Copies a string, which lives as long as the evaluation.
     pub fn text(&self, text: &str) -> &'a str {
         if self.spend(text.len()) {
             self.scratch.text(text)
@@ -243,7 +240,7 @@ impl<'a> Context<'a> {
         Val::Optional(Some(self.scratch.bump.alloc(value)))
     }
 
-    /// An error; the text may be formatted: `context.error(format_args!("no such key: {key}"))`.
+    /// An error; the message may be formatted: `context.error(format_args!("no such key: {key}"))`.
     pub fn error(&self, text: fmt::Arguments<'_>) -> Val<'a> {
         match text.as_str() {
             Some(text) => Val::Error(text),
@@ -264,14 +261,14 @@ impl<'a> Context<'a> {
         Val::Opaque(&**stored)
     }
 
-    /// A value that came from outside, kept as long as the evaluation.
+    /// Keeps an external value as long as the evaluation.
     pub fn document(&self, document: Document) -> Value<'a> {
         let arena = self.scratch.documents.get_or_init(|| Arena::with_capacity(1));
         let stored: &'a Document = arena.alloc(document);
         stored.root()
     }
 
-    /// The answer of a function that does not take arguments of these types: `no such overload: f(t1, t2)`.
+    /// The error for arguments of unsupported types: `no such overload: f(t1, t2)`.
     pub fn no_such_overload(&self, function: &str, args: &[Val<'a>]) -> Val<'a> {
         if let Some(error) = args.iter().find(|arg| arg.is_error()) {
             return *error;

@@ -19,40 +19,40 @@ pub(crate) const MAP: u64 = 30;
 /// The cost of making a message.
 pub(crate) const STRUCT: u64 = 40;
 
-/// How a call's cost is found, decided when the program is made.
+/// The way to determine a call's cost, chosen when the program is planned.
 #[derive(Debug, Clone, Copy)]
 pub enum CallCost {
-    /// As cel-go prices the overload by default.
+    /// cel-go's default for the overload.
     Default(DefaultCost),
     /// The overload's own function.
     Overload(CostFunction),
-    /// The overload's own function of the arguments.
+    /// The overload's own function of the arguments only.
     Arguments(ArgumentCost),
-    /// The function's estimator, asked with an overload id; the default where it has no answer.
+    /// The function's estimator, called with an overload id; the default if it returns `None`.
     Function(CostEstimator, &'static str, DefaultCost),
 }
 
-/// cel-go's own prices.
+/// cel-go's default costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultCost {
     One,
-    /// The walk over one argument's text.
+    /// Traversing one string argument.
     Text(usize),
-    /// The size of the list that is searched.
+    /// The size of the searched list.
     InList,
-    /// The walk over the shorter of two texts.
+    /// Traversing the shorter of two strings.
     Shorter,
-    /// The walk over both texts.
+    /// Traversing both strings.
     Both,
     Matches,
     /// Matching a constant pattern of this size.
     MatchesPattern(u64),
     Contains,
-    /// The same for all arguments that the program has.
+    /// A cost that does not depend on the arguments.
     Known(u64),
 }
 
-/// cel-go's own cost of an overload; `id` is empty where the checker left several.
+/// cel-go's default cost of an overload; `id` is empty if several remain after checking.
 fn default_cost(id: &str, behaviour: &Behaviour) -> DefaultCost {
     match id {
         "starts_with_string" | "ends_with_string" => DefaultCost::Text(usize::from(behaviour.affix_cost_by_argument)),
@@ -77,7 +77,7 @@ fn default_cost(id: &str, behaviour: &Behaviour) -> DefaultCost {
 }
 
 impl CallCost {
-    /// The cost of a call of `function` that the checker resolved to the overload `only`, if to a single one.
+    /// The cost of a call of `function`; `only` is the overload if the checker resolved it to a single one.
     pub fn of(function: &Function, only: Option<usize>, behaviour: &Behaviour) -> Self {
         let overload = only.map(|i| &function.overloads[i]);
         if let Some(cost) = overload.and_then(|overload| overload.cost) {
@@ -94,7 +94,7 @@ impl CallCost {
         }
     }
 
-    /// The same with the sizes of those arguments that are constant.
+    /// Precomputes the cost if the relevant arguments are constant.
     pub fn with_constants(self, constant: impl Fn(usize) -> Option<u64>) -> Self {
         match self {
             CallCost::Default(DefaultCost::Text(i)) => match constant(i) {
@@ -109,7 +109,7 @@ impl CallCost {
         }
     }
 
-    /// What a call will cost, where its arguments tell.
+    /// The cost of a call before it is made; `None` if it depends on the result.
     #[inline]
     pub fn before(&self, args: &[Val<'_>]) -> Option<u64> {
         match self {
@@ -119,7 +119,7 @@ impl CallCost {
         }
     }
 
-    /// What a call cost.
+    /// The cost of a completed call.
     #[inline]
     pub fn charge(&self, args: &[Val<'_>], result: &Val<'_>) -> u64 {
         match self {
@@ -150,7 +150,7 @@ impl DefaultCost {
     }
 }
 
-/// The size of a value as cel-go's cost accounting sees it; that of an optional value is the size inside.
+/// The size of a value in cel-go's cost accounting; for an optional value, the size inside.
 ///
 /// Upstream: `actualSize`.
 pub(crate) fn size(value: &Val<'_>) -> u64 {
@@ -160,7 +160,7 @@ pub(crate) fn size(value: &Val<'_>) -> u64 {
     }
 }
 
-/// The cost of walking over a text of some size: a tenth of it, rounded up.
+/// The cost of traversing a string of some size: a tenth of it, rounded up.
 #[inline]
 pub(crate) fn text(size: u64) -> u64 {
     // Upstream multiplies by the double 0.1. That is above 1/10 by less than half a unit in the last place of any product,
@@ -177,7 +177,7 @@ pub(crate) fn matches(text_size: u64, pattern_size: u64) -> u64 {
 #[inline]
 pub(crate) fn shorter(a: &Val<'_>, b: &Val<'_>) -> u64 {
     match (a, b) {
-        // The usual case without a walk over both texts.
+        // Avoids traversing both strings in the usual case.
         (Val::String(a), Val::String(b)) if a == b => text(super::ops::characters(a) as u64),
         _ => text(size(a).min(size(b))),
     }

@@ -77,8 +77,8 @@ impl<'a> CostStack<'a> {
         self.drop_id(condition.0);
     }
 
-    /// Finds the values of a call's arguments, last one first, removing each with everything above it; `None` as soon as
-    /// one is not there.
+    /// Finds the values of a call's arguments, last one first, removing each with everything above it; `None` as soon
+    /// as one is missing.
     pub(super) fn drop_args(&mut self, args: &[NodeId]) -> Option<Vec<Val<'a>>> {
         let mut values = vec![Val::Null; args.len()];
         for (i, arg) in args.iter().enumerate().rev() {

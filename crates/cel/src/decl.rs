@@ -15,16 +15,17 @@ use super::{
 /// The implementation of a function.
 pub type Implementation = for<'a> fn(&Context<'a>, &[Val<'a>]) -> Val<'a>;
 
-/// What a call cost at run time, from its arguments and result.
+/// The cost of a completed call, from its arguments and result.
 pub type CostFunction = for<'a> fn(&[Val<'a>], &Val<'a>) -> u64;
 
-/// What a call will cost, from its arguments.
+/// The cost of a call, from its arguments.
 pub type ArgumentCost = for<'a> fn(&[Val<'a>]) -> u64;
-/// What every call of a function costs, from the overload id, the arguments and the result; `None` where it has no say.
+/// The cost of all calls of a function, from the overload id, the arguments and the result; `None` falls back to the
+/// defaults.
 pub type CostEstimator = for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>;
 
-/// How an implementation was bound in cel-go: a unary or binary function gets all its arguments evaluated before the
-/// first error is looked at; any other one stops at the first argument that is an error.
+/// The kind of binding in cel-go: a unary or binary function evaluates all arguments before it checks for errors; any
+/// other function stops at the first argument that is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
     /// `UnaryBinding`
@@ -40,21 +41,20 @@ pub enum Binding {
 pub struct Overload {
     /// cel-go's overload id.
     pub id: &'static str,
-    /// Whether it is called on a receiver.
+    /// Whether it has a receiver.
     pub member: bool,
     /// The parameters, the receiver first.
     pub parameters: Vec<Type>,
-    /// The result.
     pub result: Type,
     /// How many type parameters it has.
     pub type_parameters: u32,
-    /// Whether it takes errors as arguments.
+    /// Whether it accepts errors as arguments.
     pub non_strict: bool,
-    /// The implementation; `None` for operators that the planner knows and for functions with a shared one.
+    /// `None` for operators that the planner implements and for functions with a shared implementation.
     pub implementation: Option<(Binding, Implementation)>,
-    /// The cost of a call that the checker resolved to this very overload.
+    /// The cost of a call that the checker resolved to this overload.
     pub cost: Option<CostFunction>,
-    /// The same, where the result has no say in it: such a call is paid for before it is made.
+    /// Like `cost`, if it does not depend on the result: such a call is charged before it is made.
     pub cost_of_arguments: Option<ArgumentCost>,
 }
 
@@ -109,7 +109,7 @@ impl Overload {
         self
     }
 
-    /// The cost of calls that are resolved to this overload, which their arguments tell.
+    /// The cost of calls that are resolved to this overload, computed from their arguments.
     pub fn cost_of_arguments(mut self, cost: ArgumentCost) -> Self {
         self.cost_of_arguments = Some(cost);
         self
@@ -152,11 +152,9 @@ pub fn member(id: &'static str, parameters: &[Type], result: Type) -> Overload {
 /// One implementation for all overloads of a function, behind a trait of the first argument.
 #[derive(Debug, Clone, Copy)]
 pub struct Singleton {
-    /// What the first argument's type must be able to do.
+    /// The trait that the first argument's type must have.
     pub operand: Option<Trait>,
-    /// How it is bound.
     pub binding: Binding,
-    /// The implementation.
     pub implementation: Implementation,
 }
 
@@ -167,12 +165,11 @@ pub struct Function {
     pub name: &'static str,
     /// The overloads in declaration order, which is also the order of dispatch at run time.
     pub overloads: Vec<Overload>,
-    /// The shared implementation, if there is one.
     pub singleton: Option<Singleton>,
     /// Whether calls skip the check of argument types (`startsWith`, `endsWith`, `contains`).
     pub no_type_guards: bool,
-    /// The cost of every call by this name (the estimator of Kubernetes), where the overload has none of its own. It
-    /// gets the overload id, empty where the checker left several; `None` leaves the matter to cel-go's defaults.
+    /// The cost of every call by this name (the estimator of Kubernetes), unless the overload has its own. It receives
+    /// the overload id, empty if several remain after checking; `None` means cel-go's defaults.
     pub cost: Option<CostEstimator>,
 }
 
@@ -180,43 +177,37 @@ pub struct Function {
 #[derive(Debug, Clone, Default)]
 pub struct Library {
     functions: FxHashMap<&'static str, Function>,
-    /// Names that stand for types (`int`, `net.IP`), by run-time name.
+    /// Type names (`int`, `net.IP`), by run-time name.
     types: FxHashMap<&'static str, Type>,
-    /// The first words of all dotted names.
+    /// The first segments of all dotted names.
     namespaces: FxHashSet<&'static str>,
     constants: Vec<Constant>,
     structures: Vec<Structure>,
-    /// The fields of all structures that policies see, the libraries' own among them.
+    /// The fields of all structures that policies see, including those of the libraries.
     fields: FxHashMap<Name, Vec<(Name, Type)>>,
 }
 
-/// A name that a library declares together with its value, such as the receiver `resource`.
+/// A name that a library declares with its value, such as the receiver `resource`.
 #[derive(Debug, Clone)]
 pub struct Constant {
-    /// The name.
     pub name: &'static str,
-    /// The declared type.
     pub declared: Type,
-    /// The value.
     pub value: Val<'static>,
 }
 
-/// A structure that a library declares: its name stands for its type, its fields are checked.
+/// A structure that a library declares: its name denotes its type, its fields are checked.
 #[derive(Debug, Clone)]
 pub struct Structure {
-    /// The name.
     pub name: &'static str,
-    /// The fields and their types.
     pub fields: Vec<(&'static str, Type)>,
-    /// Makes a value of some fields, for structures that an expression may make.
+    /// Constructs a value, for structures that an expression may construct.
     pub make: Option<Make>,
 }
 
-/// Makes a value of a structure; the fields are those that the expression names.
+/// Constructs a value of a structure from the fields that the expression sets.
 pub type Make = for<'a> fn(&Context<'a>, &[(&'a str, Val<'a>)]) -> Val<'a>;
 
 impl Library {
-    /// Adds overloads to a function.
     pub fn add(&mut self, name: &'static str, overloads: impl IntoIterator<Item = Overload>) -> &mut Function {
         self.add_namespace(name);
         let function = self.functions.entry(name).or_insert_with(|| Function {
@@ -230,20 +221,20 @@ impl Library {
         function
     }
 
-    /// Takes overloads away, by id.
+    /// Removes an overload by id.
     pub fn remove_overload(&mut self, name: &str, id: &str) {
         if let Some(function) = self.functions.get_mut(name) {
             function.overloads.retain(|overload| overload.id != id);
         }
     }
 
-    /// Declares a name that stands for a type.
+    /// Declares a type name.
     pub fn add_type(&mut self, name: &'static str, t: Type) {
         self.add_namespace(name);
         self.types.insert(name, t);
     }
 
-    /// Declares a variable whose value is always the same.
+    /// Declares a variable with a constant value.
     pub fn add_constant(&mut self, name: &'static str, declared: Type, value: Val<'static>) {
         self.constants.push(Constant { name, declared, value });
     }
@@ -257,17 +248,16 @@ impl Library {
         });
     }
 
-    /// The variables whose values are always the same.
+    /// The variables with constant values.
     pub fn constants(&self) -> &[Constant] {
         &self.constants
     }
 
-    /// The structures.
     pub fn structures(&self) -> &[Structure] {
         &self.structures
     }
 
-    /// Gives a structure that policies see its fields.
+    /// Declares the fields of a structure that policies see.
     pub fn set_fields(&mut self, name: Name, fields: Vec<(Name, Type)>) {
         self.fields.insert(name, fields);
     }
@@ -283,7 +273,7 @@ impl Library {
         }
     }
 
-    /// Whether a function or type has a dotted name that starts with this word.
+    /// Whether a function or type has a dotted name that starts with this segment.
     pub fn has_namespace(&self, first: &str) -> bool {
         self.namespaces.contains(first)
     }
@@ -293,12 +283,11 @@ impl Library {
         self.functions.get(name)
     }
 
-    /// A function to be changed.
     pub fn function_mut(&mut self, name: &str) -> Option<&mut Function> {
         self.functions.get_mut(name)
     }
 
-    /// The type that a name stands for.
+    /// The type that a name denotes.
     pub fn type_named(&self, name: &str) -> Option<(&'static str, &Type)> {
         self.types.get_key_value(name).map(|(name, t)| (*name, t))
     }

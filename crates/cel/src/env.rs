@@ -1,4 +1,4 @@
-//! What names mean in an expression: a profile's functions and types, and the variables that a policy declares.
+//! The meaning of names in an expression: a profile's functions and types, and the variables that a policy declares.
 //!
 //! Upstream counterpart: cel-go `checker/env.go`, Kubernetes' `pkg/admission/plugin/cel/compile.go`.
 
@@ -14,12 +14,11 @@ use super::{
     wrapper,
 };
 
-/// A variable of an expression: its number is its place in the activation.
+/// A variable of an expression; its number is its index in the activation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variable {
-    /// The name; a dotted one (`authorizer.requestResource`) is found as a whole.
+    /// A dotted name (`authorizer.requestResource`) is looked up as a whole.
     pub name: Name,
-    /// The declared type.
     pub declared: Type,
 }
 
@@ -29,19 +28,19 @@ pub struct Env {
     profile: &'static Profile,
     container: String,
     variables: Vec<Variable>,
-    /// The variables that have a value of their own, by number.
+    /// The variables with constant values, by number.
     constants: Vec<(u32, Val<'static>)>,
-    /// Structures that are declared besides the profile's.
+    /// Structures declared in addition to the profile's.
     structs: FxHashMap<Name, Vec<(Name, Type)>>,
     /// Whether the profile's structures are declared.
     has_library_structs: bool,
-    /// Functions that are declared besides the profile's.
+    /// Functions declared in addition to the profile's.
     functions: Option<Box<Library>>,
     /// Whether `Object`, the types below it, and `JSONPatch` are declared.
     has_mutation_types: bool,
 }
 
-/// What a global name stands for.
+/// The meaning of a global name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Global {
     Variable(u32, Type),
@@ -64,19 +63,19 @@ impl Env {
         }
     }
 
-    /// Sets the name space in which names are looked up first.
+    /// Sets the namespace in which names are looked up first.
     pub fn with_container(mut self, container: &str) -> Self {
         container.clone_into(&mut self.container);
         self
     }
 
-    /// Exchanges the functions of the profile for those of another one; declarations stay.
+    /// Replaces the profile; declarations are kept.
     pub fn with_profile(mut self, profile: &'static Profile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// Declares a variable, or gives a declared one another type; answers its number.
+    /// Declares a variable, or changes the type of a declared one; returns its number.
     pub fn declare(&mut self, name: &str, declared: Type) -> u32 {
         if let Some(i) = self.variables.iter().position(|variable| &*variable.name == name) {
             self.variables[i].declared = declared;
@@ -95,7 +94,7 @@ impl Env {
         self.constants.push((number, value));
     }
 
-    /// The values that the variables have before anything is bound, by number.
+    /// The values of the variables before anything is bound, by number.
     pub fn initial_values<'a>(&self) -> Vec<Option<Val<'a>>> {
         let mut values = vec![None; self.variables.len()];
         for &(number, value) in &self.constants {
@@ -127,31 +126,30 @@ impl Env {
         self.has_mutation_types && mutation::is_object_type(name)
     }
 
-    /// Whether a field of `JSONPatch` is none of its own.
+    /// Whether `JSONPatch` does not declare the field.
     pub(super) fn is_untyped_field(&self, structure: &str, field: &str) -> bool {
         self.has_mutation_types
             && structure == mutation::JSON_PATCH
             && !matches!(field, "op" | "path" | "from" | "value")
     }
 
-    /// All structures but those that CEL itself has.
+    /// All structures except CEL's own.
     fn structs(&self) -> impl Iterator<Item = &FxHashMap<Name, Vec<(Name, Type)>>> {
         let library = self.has_library_structs.then(|| self.profile.library().fields());
         std::iter::once(&self.structs).chain(library)
     }
 
-    /// Declares functions besides the profile's.
+    /// Declares functions in addition to the profile's.
     pub fn with_functions(mut self, library: Library) -> Self {
         self.functions = Some(Box::new(library));
         self
     }
 
-    /// The profile.
     pub fn profile(&self) -> &'static Profile {
         self.profile
     }
 
-    /// The name space.
+    /// The namespace in which names are looked up first.
     pub fn container(&self) -> &str {
         &self.container
     }
@@ -169,7 +167,7 @@ impl Env {
             .or_else(|| wrapper::fields(name))
     }
 
-    /// Calls `found` with each name that `name` may be short for, most specific first, until it answers.
+    /// Calls `found` with each name that `name` may be short for, most specific first, until it returns `Some`.
     pub fn candidates<T>(&self, name: &str, mut found: impl FnMut(&str) -> Option<T>) -> Option<T> {
         if let Some(absolute) = name.strip_prefix('.') {
             return found(absolute);
@@ -184,8 +182,8 @@ impl Env {
         found(name)
     }
 
-    /// Whether some variable, type, structure or function has a dotted name that starts with `root`; where none has, a
-    /// chain of selections is nothing but that.
+    /// Whether some variable, type, structure or function has a dotted name that starts with `root`; if not, a chain of
+    /// selections cannot be a name.
     pub fn has_dotted(&self, root: &str) -> bool {
         let under = |name: &str| name.strip_prefix(root).is_some_and(|rest| rest.starts_with('.'));
         !self.container.is_empty()
@@ -200,7 +198,7 @@ impl Env {
             || self.is_dynamic(root)
     }
 
-    /// A name outside of all comprehensions.
+    /// Looks up a name outside all comprehensions.
     pub fn global(&self, name: &str) -> Option<Global> {
         self.candidates(name, |name| {
             if let Some(i) = self.variables.iter().position(|variable| &*variable.name == name) {
@@ -221,7 +219,6 @@ impl Env {
         own.or_else(|| self.profile.library().type_named(name))
     }
 
-    /// A function.
     pub fn function(&self, name: &str) -> Option<&Function> {
         let named = |name: &str| {
             let own = self.functions.as_deref().and_then(|library| library.function(name));

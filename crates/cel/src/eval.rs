@@ -1,20 +1,20 @@
 //! The evaluator.
 //!
 //! Upstream counterpart: cel-go `interpreter/{interpretable,attributes,runtimecost}.go`. Errors are values; `&&`, `||`
-//! and the comprehensions built on them absorb them as cel-go does. Cost is counted at the same places and in the same
-//! order as cel-go's observer counts it, so that a limit is hit at the same moment.
+//! and the comprehensions built on them absorb errors as cel-go does. Cost is counted at the same points and in the
+//! same order as by cel-go's observer, so that a limit is hit at the same moment.
 //!
-//! Maps are iterated in written order, where Go's order is random.
+//! Known deviation: maps are iterated in document order; Go's order is random.
 //!
-//! Exact costs. cel-go finds the arguments of a call by searching a stack of observed values; a call that stopped at an
-//! argument's error is not found there and costs nothing, and what it left behind can make a later search go wrong. That
-//! can only happen inside of a comprehension, after such a stop. [`evaluate`] therefore counts without a stack and, in
-//! the rare case, runs once more with `trace` doing the search.
+//! Exact costs: cel-go finds the arguments of a call by searching a stack of observed values. A call that stopped at an
+//! argument's error is not found there and costs nothing, and the values it left behind can mislead a later search.
+//! That can only happen inside a comprehension, after such a stop. [`evaluate`] therefore counts without a stack and,
+//! in the rare case, runs again with `cost_stack` doing the search.
 
 mod attribute;
 mod call;
 mod literal;
-mod tell;
+mod parts;
 
 pub(crate) use call::invoke;
 
@@ -32,9 +32,8 @@ use super::{
 /// The values of an expression's variables, by number; `None` is not bound.
 #[derive(Clone, Copy)]
 pub struct Activation<'a> {
-    /// The values.
     pub values: &'a [Option<Val<'a>>],
-    /// What [`Val::Variables`] stands for.
+    /// The value of [`Val::Variables`].
     pub variables: Option<&'a dyn Variables<'a>>,
 }
 
@@ -48,23 +47,22 @@ impl std::fmt::Debug for Activation<'_> {
 
 /// The composited `variables` of a policy: evaluated on first use.
 pub trait Variables<'a> {
-    /// The value of a variable, or the error that it ended in; `None` if there is no such variable.
+    /// The value of a variable, or its error; `None` if there is no such variable.
     fn get(&'a self, name: &str) -> Option<Val<'a>>;
 }
 
-/// What an evaluation came to.
+/// The result of an evaluation.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome<'a> {
-    /// The value or the error.
     pub value: Val<'a>,
-    /// The cost; 0 where the profile does not count.
+    /// 0 if the profile does not count cost.
     pub cost: u64,
 }
 
-/// The text of the error of an evaluation that went over its limit.
+/// The error of an evaluation that exceeds its cost limit.
 pub const COST_LIMIT_EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
 
-/// Evaluates a program. `limit` replaces the profile's limit of cost where it is given.
+/// Evaluates a program. `limit` overrides the profile's cost limit.
 pub fn evaluate<'a>(
     program: &'a Program,
     scratch: &'a Scratch,
@@ -98,7 +96,7 @@ pub fn evaluate<'a>(
         machine.restart();
         scratch.account(0);
         value = machine.eval(program.root);
-        // The stack itself may be what is too much.
+        // The stack itself may exceed the work limit.
         if scratch.is_exhausted() && !exhausted {
             (value, machine.cost, machine.cancelled) = first;
             scratch.account(0);
@@ -111,7 +109,7 @@ pub fn evaluate<'a>(
     }
     let cost = if machine.counting { machine.cost } else { 0 };
     if let Some(trace) = machine.observer.and_then(Observer::trace) {
-        machine.tell(trace, value);
+        machine.record_parts(trace, value);
     }
     scratch.account(outer);
     Outcome { value, cost }
@@ -125,13 +123,12 @@ pub(super) struct Machine<'a> {
     counting: bool,
     limit: u64,
     cost: u64,
-    /// Whether the limit was exceeded; nothing is counted any more then, and loops end.
+    /// Whether the limit was exceeded; nothing is counted from then on, and loops end.
     pub(super) cancelled: bool,
     final_cost: u64,
     /// Whether a call or literal stopped at an argument's error before all its arguments were evaluated.
     stopped_early: bool,
     pub(super) trace: Option<Box<CostStack<'a>>>,
-    /// Who looks on.
     observer: Option<&'a Observer>,
     /// Whether nodes are evaluated in [`Machine::eval_detour`]: there is an observer, or the limit was exceeded.
     detour: bool,
@@ -167,7 +164,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Notes that something stopped at the error of an argument before all of them were evaluated.
+    /// Records that evaluation stopped at an argument's error before all arguments were evaluated.
     pub(super) fn stop_early(&mut self) {
         self.stopped_early |= !self.cancelled;
     }
@@ -195,7 +192,7 @@ impl<'a> Machine<'a> {
     #[cold]
     #[inline(never)]
     fn eval_detour(&mut self, id: NodeId) -> Val<'a> {
-        // Upstream unwinds from where the limit was exceeded.
+        // Upstream unwinds from the point where the limit was exceeded.
         if self.cancelled {
             return Val::Error(COST_LIMIT_EXCEEDED);
         }
@@ -353,7 +350,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Both operators: `decisive` is the value that decides at once. The first error survives.
+    /// Evaluates `&&` or `||`: `decisive` is the value that decides at once. The first error survives.
     fn eval_logical(&mut self, id: NodeId, terms: &[NodeId], decisive: bool) -> Val<'a> {
         let mut error = None;
         let mut value = Val::Bool(!decisive);
@@ -416,7 +413,7 @@ fn binary<'a>(context: &Context<'a>, operator: Operator, a: Val<'a>, b: Val<'a>)
     }
 }
 
-/// Whether a Go map would take both for one key: same type and same value.
+/// Whether both are the same key of a Go map: same type and same value.
 pub(super) fn same_go_key(a: &Val<'_>, b: &Val<'_>) -> bool {
     match (a, b) {
         (Val::String(a), Val::String(b)) => a == b,

@@ -1,4 +1,4 @@
-//! Comprehensions: the standard macros as loops of their own, everything else step by step.
+//! Comprehensions: dedicated loops for the standard macros, step by step for everything else.
 //!
 //! Upstream counterpart: cel-go `interpreter/interpretable.go` `evalFold`. The costs of the nodes that a standard macro
 //! expands to are added where the expansion would have been evaluated.
@@ -89,7 +89,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Evaluates the part of a step that stands behind the accumulator, which is removed from the trace with it.
+    /// Evaluates the part of a step after the accumulator, which is removed from the cost stack with it.
     fn eval_behind_accumulator(&mut self, node: NodeId) -> Val<'a> {
         let mark = self.trace.as_ref().map(|trace| trace.len());
         let value = self.eval(node);
@@ -127,7 +127,7 @@ impl<'a> Machine<'a> {
         accumulator
     }
 
-    /// The condition of a step; leaves nothing of it in the trace.
+    /// Evaluates the condition of a step; leaves nothing of it on the cost stack.
     fn eval_condition(&mut self, node: NodeId) -> Val<'a> {
         match self.eval(node) {
             value @ (Val::Bool(_) | Val::Error(_)) => value,
@@ -207,7 +207,7 @@ impl<'a> Machine<'a> {
         failed.unwrap_or_else(|| Val::List(items.into_bump_slice()))
     }
 
-    /// The rounds from some round on, step by step.
+    /// Runs the rounds from some round on, step by step.
     fn fold_general(
         &mut self,
         fold: &'a Fold,
@@ -230,8 +230,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Gathers entries as long as nothing goes wrong, and leaves the map in the accumulator; answers how many rounds that
-    /// were. Costs are added where the steps would have added them.
+    /// Collects entries as long as no error occurs, and leaves the map in the accumulator; returns the number of
+    /// rounds. Costs are added where the steps would have added them.
     fn fold_insert(
         &mut self,
         fold: &'a Fold,
@@ -307,14 +307,14 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// A key of a kind that has only itself for an equal.
+/// A key of a type whose values equal only themselves.
 #[derive(PartialEq, Eq, Hash)]
 enum PlainKey<'a> {
     Text(&'a str),
     Int(i64),
 }
 
-/// Adds one entry; answers no, and adds nothing, if its key is there already or is not a plain one.
+/// Adds one entry; returns false, and adds nothing, if its key exists or is not a plain one.
 fn add<'a>(
     entries: &mut Vec<(Val<'a>, Val<'a>)>,
     keys: &mut FxHashSet<PlainKey<'a>>,

@@ -1,7 +1,7 @@
-//! The world outside of an expression, as the libraries that reach for it see it.
+//! Data outside an expression, for the libraries that need it.
 //!
-//! A plain run answers from a suite's mocks; without a mock each question is an error that says so. Nothing here
-//! touches a network, a cluster or a clock.
+//! A run answers from a suite's mocks; a lookup without a mock is an error that says so. Nothing here accesses a
+//! network, a cluster or a clock.
 
 mod mocks;
 
@@ -10,30 +10,24 @@ pub use mocks::Mocks;
 use super::{observe::Observer, time::Timestamp};
 use kyvtest_go_compat::value::{Document, Value};
 
-/// An answer from outside, or the text of the error. The libraries put before it what they were about, except before
-/// an `internal error: …`.
+/// The result of a lookup, or an error message. The libraries prefix it with the failed operation, except for an
+/// `internal error: …`.
 pub type HostResult = Result<Document, String>;
 
-/// One question to an authorizer.
+/// The attributes of one authorization check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attributes {
-    /// The name of the user that is asked about; empty where the host that asks does not know it.
+    /// The name of the checked user; empty if the host does not know it.
     pub user: String,
-    /// The service account asked about instead; `None` is the user of the request.
+    /// The checked service account; `None` means the user of the request.
     pub service_account: Option<(String, String)>,
-    /// A non-resource path; the resource fields are empty then.
+    /// A non-resource path; the resource fields are then empty.
     pub path: Option<String>,
-    /// The verb asked for.
     pub verb: String,
-    /// The API group.
     pub group: String,
-    /// The resource.
     pub resource: String,
-    /// The subresource.
     pub subresource: String,
-    /// The namespace.
     pub namespace: String,
-    /// The object's name.
     pub name: String,
     /// A field selector as written.
     pub field_selector: String,
@@ -41,14 +35,13 @@ pub struct Attributes {
     pub label_selector: String,
 }
 
-/// What an authorizer decided.
+/// The decision of an authorizer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether access is allowed explicitly.
+    /// Whether access is explicitly allowed.
     pub allowed: bool,
-    /// Why.
     pub reason: String,
-    /// The error's text, if deciding failed.
+    /// The error message, if the decision failed.
     pub error: Option<String>,
 }
 
@@ -57,20 +50,17 @@ pub struct Decision {
 pub struct HttpRequest<'a> {
     /// `GET` or `POST`.
     pub method: &'a str,
-    /// The address.
     pub url: &'a str,
     /// The body of a `POST`.
     pub body: Option<Value<'a>>,
-    /// Additional headers.
     pub headers: Vec<(String, String)>,
 }
 
-/// A resource of an API: what `resource.ToGVR` answers.
+/// An API resource: the result of `resource.ToGVR`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gvr {
     /// The API group; empty for the core group.
     pub group: String,
-    /// The version.
     pub version: String,
     /// The plural resource.
     pub resource: String,
@@ -87,16 +77,16 @@ impl Gvr {
     }
 }
 
-/// The questions that libraries ask. Every method has a default answer: an error that names what is missing.
+/// The lookups of libraries. Every method has a default: an error that names the missing data.
 pub trait Host {
-    /// `resource.Get`; a missing object is a document that is `null`.
+    /// `resource.Get`; a missing object is a `null` document.
     fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> HostResult {
         Err(format!(
             "no mock for resource `{resource}` of `{api_version}`: {namespace}/{name}"
         ))
     }
 
-    /// `resource.List`; the answer has `items`.
+    /// `resource.List`; the result has `items`.
     fn resource_list(
         &self,
         api_version: &str,
@@ -114,15 +104,14 @@ pub trait Host {
         Err(format!("no mock for creating resource `{resource}` of `{api_version}`"))
     }
 
-    /// `generator.Apply`: takes objects to be generated in a namespace.
+    /// `generator.Apply`: generates objects in a namespace.
     ///
     /// # Errors
-    /// Why the objects cannot be generated.
+    /// If the objects cannot be generated.
     fn generate(&self, _namespace: &str, _objects: &[Document]) -> Result<(), String> {
         Err("this policy does not generate objects".to_owned())
     }
 
-    /// Fetches what a registry knows of an image.
     fn fetch_image(&self, reference: &str) -> HostResult {
         Err(format!("no registry to ask for the image `{reference}`"))
     }
@@ -147,13 +136,13 @@ pub trait Host {
         ))
     }
 
-    /// Which images the policy that is evaluated is about; `None` for policies that do not verify images.
+    /// The images that the evaluated policy selects; `None` for policies that do not verify images.
     fn image_scope(&self) -> Option<&dyn ImageScope> {
         None
     }
 
-    /// The namespace of the policy that is evaluated; empty for a cluster-wide one. Calls of a namespaced policy are
-    /// about objects of this namespace.
+    /// The namespace of the evaluated policy; empty for a cluster-wide one. A namespaced policy looks up objects of
+    /// this namespace.
     #[expect(
         clippy::unnecessary_literal_bound,
         reason = "other hosts answer with a name of their own"
@@ -167,13 +156,13 @@ pub trait Host {
         Err(format!("no mock for the resource of kind `{kind}` of `{api_version}`"))
     }
 
-    /// `globalContext.Get`; an unknown entry is a document that is `null`. The projection is empty where none is named.
+    /// `globalContext.Get`; an unknown entry is a `null` document. The projection is empty if none is named.
     fn global_context(&self, name: &str, _projection: &str) -> HostResult {
         Err(format!("no mock for global context entry `{name}`"))
     }
 
-    /// `http.Get` and `http.Post`. An answer that is a map has the member `statusCode` besides the body's own; any
-    /// other body is in the member `body`.
+    /// `http.Get` and `http.Post`. If the body is a map, the result is that map with the member `statusCode`; any other
+    /// body is in the member `body`.
     fn http(&self, request: &HttpRequest<'_>) -> HostResult {
         Err(format!("no mock for {} {}", request.method, request.url))
     }
@@ -183,22 +172,22 @@ pub trait Host {
         Err(format!("no mock for the metadata of image `{reference}`"))
     }
 
-    /// `authorizer…check(verb)`; `None` if nothing is declared about it, which is no opinion.
+    /// `authorizer…check(verb)`; `None` if nothing is declared about it, which means no opinion.
     fn authorize(&self, _attributes: &Attributes) -> Option<Decision> {
         None
     }
 
-    /// The clock; `None` where none was given.
+    /// The clock; `None` if none was given.
     fn now(&self) -> Option<Timestamp> {
         None
     }
 
-    /// A source of random numbers; `None` where none was given.
+    /// A source of random numbers; `None` if none was given.
     fn random(&self) -> Option<u64> {
         None
     }
 
-    /// Observes what parts of expressions come to; `None` in a plain run.
+    /// Records the results of expression parts; `None` unless requested.
     fn observer(&self) -> Option<&Observer> {
         None
     }
@@ -213,9 +202,9 @@ pub struct Attestation<'p> {
     pub is_referrer: bool,
 }
 
-/// Which images a policy is about, and what became of them.
+/// The images that a policy selects, and their verification results.
 pub trait ImageScope {
-    /// Whether the policy is about an image.
+    /// Reports whether the policy selects an image.
     ///
     /// # Errors
     /// If that cannot be evaluated.
@@ -224,14 +213,14 @@ pub trait ImageScope {
     /// The attestation that the policy declares under a name.
     fn attestation(&self, name: &str) -> Option<Attestation<'_>>;
 
-    /// Notes whether an image was verified.
+    /// Records whether an image was verified.
     fn record(&self, reference: &str, verified: bool);
 }
 
-/// Takes the objects that `generator.Apply` hands over.
+/// Receives the objects of `generator.Apply`.
 pub type Generator<'h> = dyn Fn(&str, &[Document]) -> Result<(), String> + 'h;
 
-/// A host with something of its own: a policy's namespace, an observer, or a generator.
+/// A host with overrides: a policy's namespace, an observer, or a generator.
 #[derive(Clone, Copy)]
 pub struct Wrapped<'h> {
     host: &'h dyn Host,
@@ -275,7 +264,6 @@ impl<'h> Wrapped<'h> {
         }
     }
 
-    /// A host with an observer.
     pub fn observed(host: &'h dyn Host, observer: &'h Observer) -> Self {
         Self {
             host,
@@ -379,14 +367,14 @@ impl Host for Wrapped<'_> {
     }
 }
 
-/// A host whose authorizer is the cluster's own, as a function; what the host itself says of an access comes first.
+/// A host whose authorizer is the cluster's; the decisions of the host itself take precedence.
 ///
-/// It answers nothing else: the policies that may ask an authorizer have no other library that reaches outside.
+/// All other lookups fail: policies that may use an authorizer have no other library that reaches outside.
 #[derive(Clone, Copy)]
 pub struct Authorizing<'h> {
-    /// Who is asked first.
+    /// Consulted first.
     pub host: &'h dyn Host,
-    /// Who is asked then.
+    /// Consulted if the host has no opinion.
     pub authorize: &'h dyn Fn(&Attributes) -> Decision,
     /// The name of the user of the request.
     pub user: &'h str,

@@ -1,8 +1,8 @@
-//! Type inference: assignability, type variables and what they are bound to.
+//! Type inference: assignability, and the bindings of type variables.
 //!
-//! Upstream counterpart: cel-go `checker/{types,mapping}.go`. Upstream copies its bindings before each attempt; here an
-//! attempt that fails is undone from a trail. A wrapper type is more general than the type inside, as cel-spec wants it;
-//! upstream takes whichever comes first.
+//! Upstream counterpart: cel-go `checker/{types,mapping}.go`. Upstream copies its bindings before each attempt; here a
+//! failed attempt is rolled back from a trail. A wrapper type is more general than the type inside, as cel-spec
+//! requires; upstream takes whichever comes first.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Inference {
         }
     }
 
-    /// Makes variables for the parameters of an overload and says where they start.
+    /// Reserves variables for the parameters of an overload and returns the first.
     pub(crate) fn reserve(&mut self, count: u32) -> u32 {
         let base = self.bound.len() as u32;
         self.bound.resize(self.bound.len() + count as usize, None);
@@ -56,7 +56,7 @@ impl Inference {
         self.trail.push((variable, old));
     }
 
-    /// Whether a value of type `b` may stand where `a` is wanted; binds variables if so, and only then.
+    /// Whether a value of type `b` is assignable to `a`; binds variables if so, and only then.
     pub(crate) fn assignable(&mut self, a: &Type, b: &Type) -> bool {
         self.attempt(|this| this.assign(a, b))
     }
@@ -75,7 +75,7 @@ impl Inference {
                 self.bound[variable as usize] = old;
             }
         }
-        // INVARIANT: attempts do not nest, so what succeeded is never undone.
+        // INVARIANT: attempts do not nest, so a successful one is never rolled back.
         self.trail.clear();
         ok
     }
@@ -151,7 +151,7 @@ impl Inference {
         }
     }
 
-    /// A type with its variables replaced by what they are bound to; free ones become `dyn` if asked.
+    /// Replaces the variables of a type by their bindings; free ones become `dyn` on request.
     pub(crate) fn substitute(&self, t: &Type, free_to_dyn: bool) -> Type {
         if let Some(bound) = self.find(t) {
             return self.substitute(bound, free_to_dyn);
@@ -173,7 +173,7 @@ impl Inference {
     }
 }
 
-/// Types that take `null` although they are not dynamic.
+/// Types that accept `null` although they are not dynamic.
 fn nullable(t: &Type) -> bool {
     matches!(
         t,

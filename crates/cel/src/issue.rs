@@ -1,44 +1,42 @@
-//! Problems of an expression and where they stand in its text.
+//! Problems in an expression, with their locations.
 //!
 //! Upstream counterpart: cel-go `common/{error,errors,location,source}.go`. Lines count from 1, columns from 0 and in
 //! code points; the display adds one to the column. Used by the parser and by the type checker.
 
 use std::fmt::{self, Write as _};
 
-/// How many problems are kept; the display counts the rest.
+/// The maximum number of problems kept; the display counts the rest.
 const MAX_REPORTED: usize = 100;
 
-/// A line that is longer (in bytes) is not shown below its problem.
+/// A longer line (in bytes) is not shown below its problem.
 const MAX_SNIPPET: usize = 16384;
 
-/// A place in an expression's text.
+/// A position in an expression's source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
-    /// The line, counted from 1.
+    /// Counted from 1.
     pub line: i32,
-    /// The column in code points, counted from 0.
+    /// In code points, counted from 0.
     pub column: i32,
 }
 
 impl Location {
-    /// The place of a problem that has none.
+    /// The location of a problem without one.
     pub const NONE: Self = Self { line: -1, column: -1 };
 }
 
-/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issue {
-    /// Where.
     pub location: Location,
-    /// What, in cel-go's words.
+    /// cel-go's message.
     pub message: String,
 }
 
-/// An expression's text with its line starts.
+/// An expression's source with its line starts.
 #[derive(Debug, Clone)]
 pub struct Source<'a> {
     text: &'a str,
-    /// The code-point offset behind each line's end; the last one stands for the end of the text.
+    /// The code-point offset after each line's end; the last one is the end of the source.
     line_offsets: Vec<i32>,
 }
 
@@ -64,19 +62,18 @@ impl<'a> Source<'a> {
             line_offsets.push(length + 1);
         }
         if text.is_empty() {
-            // cel-go gives an empty text one line that ends where it starts.
+            // cel-go gives an empty source one line that ends where it starts.
             line_offsets[0] = 0;
         }
         Self { text, line_offsets }
     }
 
-    /// The text.
     pub fn text(&self) -> &'a str {
         self.text
     }
 
-    /// The place of a code-point offset, as cel-go's `GetLocationByOffset` finds it: in an empty text it is the second
-    /// line.
+    /// The location of a code-point offset, as cel-go's `GetLocationByOffset` finds it: in an empty source it is the
+    /// second line.
     pub fn location(&self, offset: i32) -> Location {
         let passed = self.line_offsets.partition_point(|&start| start <= offset);
         let column = match passed {
@@ -89,7 +86,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The code-point offset of a place, -1 for a line that the text does not have.
+    /// The code-point offset of a location; -1 for a line that does not exist.
     pub fn offset(&self, location: Location) -> i32 {
         self.line_start(location.line)
             .map_or(-1, |start| start + location.column)
@@ -113,7 +110,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The problems of one expression, at least one, in the order of their places.
+/// The problems of one expression, at least one, sorted by location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issues {
     list: Vec<Issue>,
@@ -122,7 +119,7 @@ pub struct Issues {
 }
 
 impl Issues {
-    /// The problems in order of place; those at the same place keep the order in which they were found.
+    /// Sorted by location; problems at the same location keep the order in which they were found.
     pub fn list(&self) -> &[Issue] {
         &self.list
     }
@@ -163,7 +160,7 @@ fn write_snippet(f: &mut fmt::Formatter<'_>, snippet: &str, column: i32) -> fmt:
         f.write_char(if c == '\t' { ' ' } else { c })?;
     }
     f.write_str("\n | ")?;
-    // Wide marks stand below wide characters: everything beyond ASCII counts as wide.
+    // Everything beyond ASCII counts as wide and gets a wide mark below it.
     let mut rest = snippet.chars();
     for c in rest.by_ref().take(usize::try_from(column).unwrap_or(0)) {
         f.write_char(if c.is_ascii() { '.' } else { '\u{ff0e}' })?;
@@ -182,7 +179,6 @@ pub struct IssueSink {
 }
 
 impl IssueSink {
-    /// Adds a problem.
     pub fn report(&mut self, location: Location, message: impl Into<String>) {
         self.total += 1;
         if self.issues.len() < MAX_REPORTED {
@@ -193,12 +189,11 @@ impl IssueSink {
         }
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// The problems in order, or `None` where there is none.
+    /// The problems in order, or `None` if there is none.
     pub fn into_issues(self, text: &str) -> Option<Issues> {
         let Self { mut issues, total } = self;
         issues.sort_by_key(|issue| issue.location);

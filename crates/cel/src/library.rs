@@ -1,4 +1,4 @@
-//! The function libraries, one module each; a profile says which are there and at which version.
+//! The function libraries, one module each; a profile selects them and their versions.
 
 pub mod authorization;
 pub mod comprehensions;
@@ -37,7 +37,7 @@ use kyvtest_go_compat::value::Value;
 pub mod kubernetes;
 pub mod kyverno;
 
-/// Puts an environment's functions together.
+/// Builds the functions of an environment.
 pub fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library {
     let mut library = Library::default();
     standard::declare(&mut library, behaviour);
@@ -94,7 +94,7 @@ pub fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library {
     library
 }
 
-/// Puts the structures that policies see together: those of a request, and those of the libraries.
+/// Declares the structures that policies see: those of a request, and those of the libraries.
 fn set_fields(library: &mut Library, kyverno: bool) {
     for structure in kubernetes::structs::structs() {
         // Kyverno's request also has the objects.
@@ -118,7 +118,7 @@ fn set_fields(library: &mut Library, kyverno: bool) {
     }
 }
 
-/// Declares what the libraries need in an environment besides functions: structures, receivers, the authorizer.
+/// Declares the variables that the libraries need in an environment: structures, receivers, the authorizer.
 pub fn declare_variables(env: &mut Env, authorizer: bool) {
     let kyverno = env.profile().libraries.kyverno.is_some();
     env.declare_library_structs();
@@ -139,7 +139,7 @@ pub fn declare_variables(env: &mut Env, authorizer: bool) {
     }
 }
 
-/// Gives values to what [`declare_variables`] declared.
+/// Binds the variables that [`declare_variables`] declared.
 pub fn bind_variables<'a>(context: &Context<'a>, env: &Env, query: &Query<'_>, values: &mut [Option<Val<'a>>]) {
     if query.authorizer == Authorizer::Bound {
         let text = |path: &[&str]| {
@@ -162,7 +162,7 @@ pub fn bind_variables<'a>(context: &Context<'a>, env: &Env, query: &Query<'_>, v
     }
 }
 
-/// Gives values to `authorizer` and `authorizer.requestResource`, which is about the resource of these attributes.
+/// Binds `authorizer` and `authorizer.requestResource`, which refers to the resource of these attributes.
 pub fn bind_authorizer<'a>(context: &Context<'a>, env: &Env, request: Attributes, values: &mut [Option<Val<'a>>]) {
     let mut bind = |name: &str, value: Val<'a>| {
         if let Some(i) = env.variables().iter().position(|variable| &*variable.name == name) {

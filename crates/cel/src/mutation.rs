@@ -23,12 +23,12 @@ pub fn is_object_type(name: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Whether values of a type are made by [`make`].
+/// Whether [`make`] constructs values of a type.
 pub(super) fn is_mutation_type(name: &str) -> bool {
     name == JSON_PATCH || is_object_type(name)
 }
 
-/// Makes a value of `Object`, of a type below it, or of `JSONPatch`.
+/// Constructs a value of `Object`, of a type below it, or of `JSONPatch`.
 pub(super) fn make<'a>(context: &Context<'a>, name: &str, fields: &[(&'a str, Val<'a>)]) -> Val<'a> {
     if name == JSON_PATCH {
         for (field, value) in fields {
@@ -50,8 +50,8 @@ pub(super) fn make<'a>(context: &Context<'a>, name: &str, fields: &[(&'a str, Va
     }))
 }
 
-/// A field of a value whose type the checker knows. An unset field reads as null, one of the texts of `JSONPatch` as the
-/// empty text, unless its presence is tested.
+/// A field of a value whose type the checker knows. An unset field reads as null, a string field of `JSONPatch` as the
+/// empty string, unless its presence is tested.
 pub(super) fn field<'a>(object: &Object<'a>, name: &str, tested: bool) -> Option<Val<'a>> {
     match object.get(name) {
         None if tested => None,
@@ -90,7 +90,7 @@ fn native_type(value: &Val<'_>) -> &'static str {
     }
 }
 
-/// Returns where the type of an object differs from the path of fields to it, each as upstream words it.
+/// Lists the objects whose type differs from the path of fields to them, with upstream's messages.
 pub fn type_mismatches(object: &Object<'_>) -> Vec<String> {
     let mut found = Vec::new();
     mismatches(Val::Object(object), object.type_name, &mut found);
@@ -119,7 +119,7 @@ fn mismatches(value: Val<'_>, path: &str, found: &mut Vec<String>) {
 /// Returns the `value` of an operation as JSON.
 ///
 /// # Errors
-/// Upstream's text if the value has no JSON form; a text of our own for a value that [`holds_objects`].
+/// Upstream's message if the value has no JSON form; our own message for a value that [`holds_objects`].
 pub fn patch_value<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document, String> {
     if let Val::Object(_) = value {
         let mut builder = Builder::new();
@@ -135,7 +135,7 @@ pub fn patch_value<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document
     })
 }
 
-/// Whether a list or map has typed objects in it, at which upstream panics.
+/// Whether a list or map contains typed objects, at which upstream panics.
 pub fn holds_objects(value: Val<'_>) -> bool {
     match value {
         Val::List(items) => items.iter().any(|item| holds_objects(*item)),

@@ -1,11 +1,9 @@
-//! Which parts of expressions came to what: the places where an evaluation can go one way or another, and a record of the
-//! ways that it went.
+//! Records the results of expression parts: the branch points of an expression, and how often each outcome occurred.
 //!
-//! A plain run has no [`Observer`] and does nothing for it: the evaluator looks at one flag that it looks at anyway. Records
-//! are kept by the address of what was evaluated, which never leaves this module's users: an address is looked up and never
-//! shown or sorted by.
+//! A plain run has no [`Observer`] and does no extra work: the evaluator tests one flag that it tests anyway. Records
+//! are keyed by the address of the evaluated item; addresses are only looked up, never shown or sorted.
 //!
-//! No upstream counterpart; cel-go's `ExhaustiveEval` would evaluate what a run does not reach.
+//! Upstream counterpart: none; cel-go's `ExhaustiveEval` would evaluate parts that a run does not reach.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -19,43 +17,39 @@ use super::{
     val::Val,
 };
 
-/// What something came to.
+/// The outcome of a branch point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BranchOutcome {
-    /// True, or there.
+    /// True, or present.
     True,
     /// False, or absent.
     False,
-    /// An error.
     Error,
-    /// A list or map without anything in it.
+    /// An empty list or map.
     Empty,
     /// Any other value.
     Other,
 }
 
-/// How often something came to what.
+/// How often each outcome occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutcomeCounts {
-    /// True, or there.
+    /// True, or present.
     pub truths: u64,
     /// False, or absent.
     pub falsehoods: u64,
-    /// Errors.
     pub errors: u64,
-    /// Lists and maps without anything in them.
+    /// Empty lists and maps.
     pub empties: u64,
-    /// Other values.
     pub others: u64,
 }
 
 impl OutcomeCounts {
-    /// All of them.
+    /// The sum of all counts.
     pub const fn total(&self) -> u64 {
         self.truths + self.falsehoods + self.errors + self.empties + self.others
     }
 
-    /// Adds one.
     pub fn add(&mut self, way: BranchOutcome) {
         let count = match way {
             BranchOutcome::True => &mut self.truths,
@@ -77,18 +71,17 @@ impl OutcomeCounts {
     }
 }
 
-/// The part of something that is no program.
+/// The part number of items that are not programs.
 const WHOLE: u32 = u32::MAX;
 
-/// Keeps what was seen.
 #[derive(Debug, Default)]
 pub struct Observer {
-    /// Who is told what expressions came to, if anybody is.
+    /// Records evaluations, if tracing is enabled.
     trace: Option<Trace>,
     seen: RefCell<FxHashMap<(usize, u32), Record>>,
 }
 
-/// All that something came to, and what it came to last.
+/// All outcomes, and the last one.
 type Record = (OutcomeCounts, Option<BranchOutcome>);
 
 fn address<T>(of: &T) -> usize {
@@ -96,12 +89,11 @@ fn address<T>(of: &T) -> usize {
 }
 
 impl Observer {
-    /// Nothing seen yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Nothing seen yet; records a trace.
+    /// Creates an observer that records a trace.
     pub fn with_trace() -> Self {
         Self {
             trace: Some(Trace::default()),
@@ -109,7 +101,7 @@ impl Observer {
         }
     }
 
-    /// Who is told what expressions came to.
+    /// The trace, if enabled.
     pub fn trace(&self) -> Option<&Trace> {
         self.trace.as_ref()
     }
@@ -128,7 +120,7 @@ impl Observer {
         seen.ok().and_then(|seen| seen.get(&key).copied()).unwrap_or_default()
     }
 
-    /// Notes what a node of a program came to.
+    /// Records the outcome of a node of a program.
     pub(super) fn value(&self, program: &Program, id: NodeId, value: &Val<'_>) {
         let way = match value {
             Val::Bool(true) | Val::Optional(Some(_)) => BranchOutcome::True,
@@ -141,7 +133,7 @@ impl Observer {
         };
         let at = address(program);
         let way = match &program.nodes[id.0 as usize] {
-            // Whether there was anything to look at is what a quantifier came to first.
+            // For a quantifier, record first whether its range was empty.
             Node::Fold(fold)
                 if is_quantifier(&fold.kind) && self.of((at, fold.range.0)).1 == Some(BranchOutcome::Empty) =>
             {
@@ -152,23 +144,23 @@ impl Observer {
         self.record((at, id.0), way);
     }
 
-    /// Notes what something else came to. It must stay where it is as long as the observer is asked.
+    /// Records the outcome of another item, which must not move while the observer is in use.
     pub fn note<T>(&self, of: &T, way: BranchOutcome) {
         self.record((address(of), WHOLE), way);
     }
 
-    /// What something else came to.
+    /// The outcomes of another item.
     pub fn noted<T>(&self, of: &T) -> OutcomeCounts {
         self.of((address(of), WHOLE)).0
     }
 
-    /// What a program as a whole came to.
+    /// The outcomes of a program as a whole.
     pub fn whole(&self, program: &Program) -> OutcomeCounts {
         self.of((address(program), program.root.0)).0
     }
 
-    /// What parts of a program came to. They may be those of another program, if that has the same forks in the same order:
-    /// autogen changes paths and nothing else.
+    /// The outcomes of parts of a program. The points may be those of another program with the same forks in the same
+    /// order: autogen changes only paths.
     pub fn parts(&self, program: &Program, points: &[Point]) -> Vec<OutcomeCounts> {
         let forks = forks(program);
         let of = |point: &Point| {
@@ -184,14 +176,14 @@ impl Observer {
     }
 }
 
-/// What kind of fork a part of an expression is.
+/// The kind of a branch point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fork {
     /// An operand of `&&`.
     And,
     /// An operand of `||`.
     Or,
-    /// What is asked before `?`.
+    /// The condition before `?`.
     Condition,
     /// `all`
     All,
@@ -199,16 +191,15 @@ pub enum Fork {
     Exists,
     /// `exists_one`
     ExistsOne,
-    /// What `filter`, or `map` with three arguments, asks.
+    /// The condition of `filter`, or of `map` with three arguments.
     Filter,
     /// `has`
     Has,
-    /// What `or` and `orValue` stand behind.
+    /// The receiver of `or` and `orValue`.
     Optional,
 }
 
 impl Fork {
-    /// The word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::And => "operand-of-and",
@@ -223,7 +214,7 @@ impl Fork {
         }
     }
 
-    /// Whether it looks at the items of a list, of which there may be none.
+    /// Whether it iterates over a list, which may be empty.
     pub const fn is_quantifier(self) -> bool {
         matches!(self, Self::All | Self::Exists | Self::ExistsOne)
     }
@@ -233,20 +224,19 @@ fn is_quantifier(kind: &FoldKind) -> bool {
     matches!(kind, FoldKind::All(_) | FoldKind::Exists(_) | FoldKind::ExistsOne(_))
 }
 
-/// A part of an expression that can come to one thing or another.
+/// A part of an expression that can have different outcomes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Point {
-    /// What it is.
     pub fork: Fork,
-    /// Where it begins in the text, in bytes.
+    /// The start in the source text, in bytes.
     pub start: usize,
-    /// Where it ends.
+    /// The end in the source text, in bytes.
     pub end: usize,
-    /// Which of the program's forks stand for it: several where a macro uses an argument twice.
+    /// The corresponding forks of the program: several if a macro uses an argument twice.
     forks: Vec<usize>,
 }
 
-/// The nodes of a program that are forks, in the program's order.
+/// The nodes of a program that are forks, in program order.
 fn forks(program: &Program) -> Vec<(u32, Fork)> {
     let mut forks: BTreeMap<u32, Fork> = BTreeMap::new();
     for (number, node) in program.nodes.iter().enumerate() {
@@ -259,7 +249,7 @@ fn forks(program: &Program) -> Vec<(u32, Fork)> {
             Node::And(terms) => terms.iter().for_each(|term| mark(*term, Fork::And)),
             Node::Or(terms) => terms.iter().for_each(|term| mark(*term, Fork::Or)),
             Node::OptionalOr(first, _) | Node::OptionalOrValue(first, _) => mark(*first, Fork::Optional),
-            // Kyverno's macro makes a function of `orValue`.
+            // Kyverno's macro turns `orValue` into a function.
             Node::Call(call) if call.function.name == "__orValueCompat__" => {
                 call.args
                     .first()
@@ -289,7 +279,7 @@ fn forks(program: &Program) -> Vec<(u32, Fork)> {
     forks.into_iter().filter(|(node, _)| !is_constant(node)).collect()
 }
 
-/// The forks of a program, in the order of its text. What is constant is none.
+/// The forks of a program, in source order. Constant parts are not forks.
 pub fn points(text: &str, program: &Program) -> Vec<Point> {
     let Ok(ast) = parse(text, &program.profile.syntax) else {
         return Vec::new();
@@ -319,7 +309,7 @@ pub fn points(text: &str, program: &Program) -> Vec<Point> {
 }
 
 fn conditions(attribute: &Attribute, mark: &mut impl FnMut(NodeId)) {
-    // Branches nest as deep as the text does.
+    // Branches nest as deep as the source text.
     let mut rest = vec![attribute];
     while let Some(attribute) = rest.pop() {
         if let Root::Conditional(branches) = &attribute.root {
@@ -329,7 +319,7 @@ fn conditions(attribute: &Attribute, mark: &mut impl FnMut(NodeId)) {
     }
 }
 
-/// Where an expression begins and ends, in bytes: from its first part to its last, brackets closed.
+/// The start and end of an expression in bytes: from its first part to its last, with closing brackets.
 pub(super) fn extent(ast: &Ast, of: ExprId, text: &str, chars: &[(usize, char)]) -> (usize, usize) {
     let (mut first, mut last) = (u32::MAX, 0);
     let mut rest = vec![of];
@@ -352,7 +342,7 @@ pub(super) fn extent(ast: &Ast, of: ExprId, text: &str, chars: &[(usize, char)])
     }
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut from = first as usize;
-    // A call is placed at its bracket: its name belongs to it.
+    // A call is located at its bracket: its name belongs to it.
     if chars.get(from).is_some_and(|(_, c)| *c == '(') {
         while from > 0 && chars.get(from - 1).is_some_and(|(_, c)| is_word(*c)) {
             from -= 1;
@@ -363,7 +353,7 @@ pub(super) fn extent(ast: &Ast, of: ExprId, text: &str, chars: &[(usize, char)])
     (byte(from), byte(until))
 }
 
-/// The place behind the token at `last`, and behind the brackets that are open there.
+/// The position after the token at `last`, and after the closing brackets of those open there.
 fn behind(chars: &[(usize, char)], from: usize, last: usize) -> usize {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let at = |place: usize| chars.get(place).map(|(_, c)| *c);
@@ -388,14 +378,14 @@ fn behind(chars: &[(usize, char)], from: usize, last: usize) -> usize {
                 while at(place).is_some_and(is_word) {
                     place += 1;
                 }
-                // What stands before a quote is part of the literal: `r"…"`.
+                // The prefix of a quote is part of the literal: `r"…"`.
                 if matches!(at(place), Some('"' | '\'')) {
                     place = behind_literal(chars, place);
                 }
             }
             _ => place += 1,
         }
-        // A selection is placed at its dot.
+        // A selection is located at its dot.
         let goes_on = matches!(c, '.' | '?') || c.is_whitespace();
         if depth == 0 && place > last && !goes_on {
             return place;
@@ -426,14 +416,14 @@ fn behind_literal(chars: &[(usize, char)], quote: usize) -> usize {
     place.min(chars.len())
 }
 
-/// Where an expression stands in a policy.
+/// The location of an expression in a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// A match condition, by number.
+    /// By index.
     MatchCondition(usize),
-    /// A variable, by name.
+    /// By name.
     Variable(String),
-    /// A validation, by number.
+    /// By index.
     Validation(usize),
     /// The message expression of a validation.
     Message(usize),

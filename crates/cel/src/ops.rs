@@ -1,7 +1,7 @@
 //! Operators on run-time values: arithmetic, order, membership, indexing, size.
 //!
-//! Upstream counterpart: the trait methods of cel-go `common/types` (`Add`, `Compare`, `Contains`, …) behind the dispatch
-//! of `interpreter/interpretable.go`. Every function takes errors as operands and hands the first one back.
+//! Upstream counterpart: the trait methods of cel-go `common/types` (`Add`, `Compare`, `Contains`, …) behind the
+//! dispatch of `interpreter/interpretable.go`. Every function accepts errors as operands and returns the first one.
 
 use std::cmp::Ordering;
 
@@ -17,8 +17,8 @@ const DIVISION_BY_ZERO: Val<'static> = Val::Error("division by zero");
 const MODULUS_BY_ZERO: Val<'static> = Val::Error("modulus by zero");
 const NAN_IS_UNORDERED: Val<'static> = Val::Error("NaN values cannot be ordered");
 
-/// The answer where the left operand's type has no such operator: types that are receivers of old-style methods are
-/// asked for a method of that name, and have none.
+/// The error if the left operand's type lacks the operator: upstream then looks for an old-style method of that name on
+/// some types, and finds none.
 #[cold]
 pub(crate) fn missing_trait<'a>(context: &Context<'a>, operand: Val<'a>, operator: &str) -> Val<'a> {
     if operand.has_trait(Trait::Receiver) {
@@ -28,7 +28,7 @@ pub(crate) fn missing_trait<'a>(context: &Context<'a>, operand: Val<'a>, operato
     }
 }
 
-/// The answer where the two operands do not go together: an error among them, or the overload error that fits.
+/// The error for incompatible operands: an error among them, or the matching overload error.
 #[cold]
 fn mismatch<'a>(context: &Context<'a>, a: Val<'a>, b: Val<'a>, wanted: Trait, operator: &str) -> Val<'a> {
     if a.is_error() {
@@ -158,14 +158,14 @@ pub(crate) fn negate<'a>(context: &Context<'a>, a: Val<'a>) -> Val<'a> {
     }
 }
 
-/// The order of two values of types that have one, as cel-go's `Compare` of the left one answers.
+/// Compares two values of ordered types, as cel-go's `Compare` of the left one does.
 ///
-/// The left value must not be an error and must have [`Trait::Comparer`]; without it the answer is `no such overload`.
+/// The left value must not be an error and must have [`Trait::Comparer`]; otherwise the result is `no such overload`.
 pub(crate) fn compare<'a>(a: Val<'a>, b: Val<'a>) -> Result<Ordering, Val<'a>> {
     Ok(match (a, b) {
         (Val::Int(x), Val::Int(y)) => x.cmp(&y),
         (Val::String(x), Val::String(y)) => x.cmp(y),
-        // Looked at before the other operand's type is.
+        // Upstream checks this before the other operand's type.
         (Val::Double(x), _) if x.is_nan() => return Err(NAN_IS_UNORDERED),
         (Val::Int(_) | Val::Uint(_) | Val::Double(_), Val::Int(_) | Val::Uint(_) | Val::Double(_)) => {
             return a.compare_numbers(&b).flatten().ok_or(NAN_IS_UNORDERED);
@@ -233,7 +233,7 @@ pub(crate) fn contains<'a>(context: &Context<'a>, needle: Val<'a>, container: Va
     }
 }
 
-/// Whether a list has an element that equals a value; comparisons that are errors do not count.
+/// Whether a list has an element that equals a value; failed comparisons do not count.
 pub(crate) fn list_contains(context: &Context<'_>, list: Val<'_>, needle: Val<'_>) -> bool {
     list.list_iter()
         .any(|item| context.equals(&needle, &item) == Some(true))
@@ -252,7 +252,7 @@ pub(crate) fn size<'a>(context: &Context<'a>, a: Val<'a>) -> Val<'a> {
 
 /// The number of code points of a text.
 pub(crate) fn characters(text: &str) -> usize {
-    // Both of the standard library's loops look at many bytes at once.
+    // Both of the standard library's loops process many bytes at once.
     if text.is_ascii() {
         text.len()
     } else {
@@ -260,7 +260,7 @@ pub(crate) fn characters(text: &str) -> usize {
     }
 }
 
-/// The position that an index value stands for, or the text of cel-go's `IndexOrError`.
+/// The position of an index value, or the message of cel-go's `IndexOrError`.
 pub(crate) fn list_index<'a>(context: &Context<'a>, index: Val<'a>) -> Result<i64, Val<'a>> {
     let position = match index {
         Val::Int(i) => Some(i),
@@ -280,14 +280,14 @@ pub(crate) fn list_index<'a>(context: &Context<'a>, index: Val<'a>) -> Result<i6
     })
 }
 
-/// A double as a whole number, its fraction dropped; `None` outside of the range, whose ends do not belong to it.
+/// Converts a double to an integer, truncating; `None` outside the range, whose ends are excluded.
 ///
 /// Upstream: `doubleToInt64Checked`.
 pub(crate) fn double_to_int(d: f64) -> Option<i64> {
     (d > -9_223_372_036_854_775_808.0 && d < 9_223_372_036_854_775_808.0).then_some(d as i64)
 }
 
-/// A double as a whole number without sign; `None` outside of the range.
+/// Converts a double to an unsigned integer; `None` outside the range.
 pub(crate) fn double_to_uint(d: f64) -> Option<u64> {
     (0.0..18_446_744_073_709_551_616.0).contains(&d).then_some(d as u64)
 }

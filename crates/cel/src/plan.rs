@@ -1,7 +1,7 @@
-//! The planner: a checked expression becomes a [`Program`].
+//! The planner: turns a checked expression into a [`Program`].
 //!
 //! Upstream counterpart: cel-go `interpreter/{planner,decorators}.go` with the options that Kubernetes sets (constants
-//! folded, constant regular expressions compiled). What fails here is an error of program construction.
+//! folded, constant regular expressions compiled). Failures here are errors of program construction.
 
 mod comprehension;
 
@@ -26,7 +26,7 @@ use super::{
     wrapper,
 };
 
-/// Why no program could be made.
+/// An error of program construction.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ProgramError(pub String);
@@ -34,7 +34,7 @@ pub struct ProgramError(pub String);
 /// Plans an expression.
 ///
 /// # Errors
-/// Where a constant part cannot be evaluated, a constant regular expression is invalid, or a function has no
+/// If a constant part cannot be evaluated, a constant regular expression is invalid, or a function has no
 /// implementation.
 pub fn plan(checked: &Checked, env: &Env) -> Result<Program, ProgramError> {
     let mut planner = Planner {
@@ -101,7 +101,7 @@ struct Planner<'c> {
     scopes: Vec<(Name, Local)>,
     slots: u32,
     has_fold: bool,
-    /// Keeps the account of the patterns that are compiled.
+    /// Accounts for the patterns being compiled.
     scratch: Scratch,
 }
 
@@ -221,7 +221,7 @@ impl Planner<'_> {
         }))
     }
 
-    /// The node of an attribute to which a step was added.
+    /// The node of an attribute after adding a step.
     fn qualified(&mut self, mut attribute: Attribute, qualifier: Qualifier) -> NodeId {
         let id = self.nodes.len() as u32;
         attribute.add(qualifier, id);
@@ -239,16 +239,16 @@ impl Planner<'_> {
         Ok(self.qualified(attribute, Qualifier::field(field.clone(), false, test_only, typed)))
     }
 
-    /// Whether the checker knows a part as one of the types of mutations.
+    /// Whether the checker gave a part one of the types of mutations.
     fn is_mutation_type(&self, id: ExprId) -> bool {
         matches!(self.checked.type_of(id), Type::Struct(name) if mutation::is_mutation_type(name))
     }
 
-    /// The attribute that a node is, or one that starts at the node's value.
+    /// The attribute of a node, or one that starts at the node's value.
     fn take_attribute(&mut self, id: NodeId) -> Attribute {
         let node = &mut self.nodes[id.0 as usize];
         if matches!(node, Node::Attribute(_)) {
-            // INVARIANT: each node has one parent, and it is being made now.
+            // INVARIANT: each node has one parent, which is being planned now.
             let taken = std::mem::replace(node, Node::Constant(Constant::Plain(Val::Null)));
             if let Node::Attribute(mut attribute) = taken {
                 attribute.test_only = false;
@@ -469,7 +469,7 @@ impl Planner<'_> {
         } else if let Some((i, binding, implementation)) = only
             .and_then(|i| function.overloads[i].implementation.map(|(binding, f)| (i, binding, f)))
             .or_else(|| {
-                // A function with a single implementation is bound to it under its own name too.
+                // A function with a single implementation is also bound to it under its own name.
                 let mut all = implemented();
                 match (all.next(), all.next()) {
                     (Some((i, o)), None) => o.implementation.map(|(binding, f)| (i, binding, f)),
@@ -491,7 +491,7 @@ impl Planner<'_> {
         } else {
             return Err(ProgramError(format!("no such overload: {name}")));
         };
-        // Only an expression that is not checked can get here with another number of arguments.
+        // Only an unchecked expression can have another number of arguments here.
         let wanted = match binding {
             Binding::Unary => 1,
             Binding::Binary => 2,
@@ -566,7 +566,7 @@ impl Planner<'_> {
 }
 
 impl Attribute {
-    /// Selects one step further; both branches of a conditional do.
+    /// Adds a selection step; to both branches of a conditional.
     fn add(&mut self, qualifier: Qualifier, id: u32) {
         self.id = id;
         match &mut self.root {

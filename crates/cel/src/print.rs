@@ -1,4 +1,4 @@
-//! Values as text: the notation of our reference data, and Go's `%v` as cel-go's error texts print a value.
+//! Values as strings: the notation of our reference data, and Go's `%v` as cel-go's error messages print a value.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -16,8 +16,8 @@ pub fn notation(value: Val<'_>) -> String {
     out
 }
 
-/// A value in the older notation of the reference data, which knows fewer kinds: bytes, unsigned integers, durations,
-/// timestamps and types show as the name of their type.
+/// A value in the older notation of the reference data: bytes, unsigned integers, durations, timestamps and types
+/// appear as the name of their type.
 pub fn plain_notation(value: Val<'_>) -> String {
     let mut out = String::new();
     write_notation(&mut out, value, true);
@@ -152,7 +152,7 @@ fn write_display(out: &mut String, value: Val<'_>) {
     }
 }
 
-/// A value as Go's `%v` prints the Go value behind it, which is what programs that evaluate an expression print.
+/// A value as Go's `%v` prints the Go value behind it, as programs that evaluate an expression do.
 ///
 /// Upstream: `ref.Val.Value`. Lists and maps of the expression hold CEL values, those of a document Go's own ones.
 pub fn native_display(value: Val<'_>) -> String {

@@ -1,5 +1,5 @@
-//! Named CEL environments: which libraries at which version, which rules, which limits. All differences between
-//! Kubernetes releases and Kyverno are fields here, so that no `if` elsewhere names a release.
+//! Named CEL environments: libraries with versions, rules and limits. All differences between Kubernetes releases and
+//! Kyverno are fields here, so that no other code tests for a release.
 
 use std::sync::LazyLock;
 
@@ -9,27 +9,27 @@ use super::{
     syntax::{Macros, ParseOptions},
 };
 
-/// Where functions behave differently from one cel-go or library release to the next.
+/// Behaviour that differs between releases of cel-go or its libraries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Behaviour {
-    /// `or` and `orValue` on a receiver that is no optional value at run time: `no such overload` (cel-go ≥ 0.28), or the
-    /// receiver itself.
+    /// `or` and `orValue` on a receiver that is not an optional value at run time: `no such overload` (cel-go ≥ 0.28),
+    /// or the receiver itself.
     pub or_value_needs_optional: bool,
-    /// `s.indexOf('', offset)` checks and clamps the offset (cel-go ≥ 0.29), or returns it as it is.
+    /// `s.indexOf('', offset)` checks and clamps the offset (cel-go ≥ 0.29), or returns it unchanged.
     pub index_of_empty_is_clamped: bool,
-    /// `lists.range` refuses negative and huge sizes (cel-go ≥ 0.29).
+    /// `lists.range` rejects negative and huge sizes (cel-go ≥ 0.29).
     pub range_is_limited: bool,
     /// The cost of `startsWith` and `endsWith` follows the argument's size (cel-go ≥ 0.29), or the receiver's.
     pub affix_cost_by_argument: bool,
     /// The global form `matches(s, re)` costs as much as the member form (cel-go ≥ 0.29), or 1.
     pub global_matches_has_cost: bool,
-    /// `format.qualifiedName()` and `format.labelValue()` speak of label keys and bytes (Kubernetes ≥ 1.35), or of qualified
-    /// names and characters.
+    /// The messages of `format.qualifiedName()` and `format.labelValue()` mention label keys and bytes (Kubernetes ≥
+    /// 1.35), or qualified names and characters.
     pub qualified_names_are_label_keys: bool,
-    /// `add` and `sub` leave the quantity that they are called on alone (Kubernetes ≥ 1.37); before that, a quantity that
-    /// does not fit 64 bits changes along with the result.
+    /// `add` and `sub` do not change their receiver (Kubernetes ≥ 1.37); before that, a receiver that does not fit 64
+    /// bits changes along with the result.
     pub quantity_sums_are_copies: bool,
-    /// `duration(int)` is declared, though it fails whenever it is called (cel-go < 0.29).
+    /// `duration(int)` is declared, although every call fails (cel-go < 0.29).
     pub int_to_duration_is_declared: bool,
     /// The type `optional_type` prints with a parameter (cel-go ≥ 0.29).
     pub optional_type_has_a_parameter: bool,
@@ -37,16 +37,16 @@ pub struct Behaviour {
     pub nan_compares_false: bool,
     /// The functions of the encoders library cost by the size of their argument (cel-go ≥ 0.30), or 1.
     pub encoders_have_cost: bool,
-    /// `timestamp(string)` takes what RFC 3339 allows and no more (cel-go ≥ 0.30), or what Go's parser takes.
+    /// `timestamp(string)` accepts only RFC 3339 (cel-go ≥ 0.30), or whatever Go's parser accepts.
     pub timestamps_are_strict: bool,
-    /// An optional element of a list or map literal must have a static type that is optional: with a dyn one the check
-    /// for mixed literals panics, so that no policy with it can be made (cel-go < 0.29).
+    /// An optional element of a list or map literal must have an optional static type: with a dyn one the check for
+    /// mixed literals panics, so that no policy with it can be created (cel-go < 0.29).
     pub dyn_optional_elements_panic: bool,
-    /// A presence test, or an optional selection, on what has no fields is an error (cel-go's
-    /// `EnableErrorOnBadPresenceTest`, which only the conformance tests ask for), or false. On an optional value it is
-    /// false in any case, as cel-spec wants it.
+    /// A presence test, or an optional selection, on a value without fields is an error (cel-go's
+    /// `EnableErrorOnBadPresenceTest`, which only the conformance tests set), or false. On an optional value it is
+    /// always false, as cel-spec requires.
     pub presence_needs_a_container: bool,
-    /// The name of a structure literal means a type, whatever variable has the same name (cel-go ≥ 0.30).
+    /// The name of a structure literal denotes a type, even if a variable has the same name (cel-go ≥ 0.30).
     pub struct_names_are_types: bool,
 }
 
@@ -97,16 +97,16 @@ const CEL_GO_0_30: Behaviour = Behaviour {
     ..CEL_GO_0_29
 };
 
-/// Whose policy it is: a policy of a namespace names no namespace in its calls of Kyverno's `resource` library.
+/// The scope of a policy: calls of Kyverno's `resource` library in a namespaced policy do not name a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyScope {
-    /// A policy of the whole cluster.
+    /// A cluster-wide policy.
     Cluster,
-    /// A policy of one namespace.
+    /// A namespaced policy.
     Namespace,
 }
 
-/// Which of Kyverno's own libraries the policies of a kind have.
+/// Kyverno's own libraries by policy kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyLibraries {
     /// Those of ValidatingPolicies and MutatingPolicies.
@@ -125,7 +125,7 @@ pub enum PolicyLibraries {
     Envoy,
 }
 
-/// Which libraries an environment has, and at which version; `None` or `false` is absent.
+/// The libraries of an environment and their versions; `None` or `false` is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Libraries {
     /// cel-go optional types; the version.
@@ -158,11 +158,11 @@ pub struct Libraries {
     pub authorizer: bool,
     /// Kubernetes' `jsonpatch.escapeKey`.
     pub json_patch: bool,
-    /// Kyverno's `orValue` on what is no optional value.
+    /// Kyverno's `orValue` on values that are not optional.
     pub or_value_compat: bool,
     /// Kyverno's own libraries.
     pub kyverno: Option<PolicyScope>,
-    /// Which of them.
+    /// The selection of Kyverno's own libraries.
     pub policy: PolicyLibraries,
 }
 
@@ -190,15 +190,14 @@ const KUBERNETES_1_34: Libraries = Libraries {
 /// A named environment.
 #[derive(Debug)]
 pub struct Profile {
-    /// The name, as the command line takes it.
+    /// The name, as the command line accepts it.
     pub name: &'static str,
-    /// The libraries.
     pub libraries: Libraries,
     /// The rules that changed between releases.
     pub behaviour: Behaviour,
     /// The syntax: macros, switches, limits.
     pub syntax: ParseOptions,
-    /// Whether all elements of a literal must have one type, except inside of `format`.
+    /// Whether all elements of a literal must have one type, except inside `format`.
     pub homogeneous_literals: bool,
     /// Whether literals of durations, timestamps and regular expressions are checked at compile time.
     pub validators: bool,
@@ -206,9 +205,9 @@ pub struct Profile {
     pub constant_folding: bool,
     /// Whether the variables of an expression are all dyn and failed ones absent, as in the reference data.
     pub dynamic_variables: bool,
-    /// Whether cost is counted, and the limit of one evaluation.
+    /// The cost limit of one evaluation; `None` if cost is not counted.
     pub cost_limit: Option<u64>,
-    /// Whether answers tell their cost. Kyverno links Kubernetes' limit and its estimators, but never shows a cost.
+    /// Whether results include their cost. Kyverno links Kubernetes' limit and its estimators, but never shows a cost.
     pub shows_cost: bool,
     functions: LazyLock<Library>,
 }
@@ -244,7 +243,7 @@ profile!(K8S_1_36, "k8s-1.36", KUBERNETES_1_34, CEL_GO_0_26, {
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
-// The mutations of MutatingAdmissionPolicies have `jsonpatch.escapeKey` besides
+// The mutations of MutatingAdmissionPolicies also have `jsonpatch.escapeKey`
 // (`k8s.io/apiserver/pkg/admission/plugin/cel/compile.go` `HasPatchTypes`).
 profile!(K8S_1_36_MUTATING, "k8s-1.36-mutating", Libraries {
     json_patch: true, ..KUBERNETES_1_34
@@ -292,7 +291,7 @@ profile!(KYVERNO_1_19_NAMESPACED, "kyverno-1.19-namespaced", Libraries {
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
     cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
 });
-// MutatingPolicies have `jsonpatch.escapeKey` besides (Kyverno `pkg/cel/policies/mpol/compiler`).
+// MutatingPolicies also have `jsonpatch.escapeKey` (Kyverno `pkg/cel/policies/mpol/compiler`).
 profile!(KYVERNO_1_19_MUTATING, "kyverno-1.19-mutating", Libraries {
     json_patch: true, ..KYVERNO_LIBRARIES
 }, Behaviour {
@@ -394,8 +393,8 @@ profile!(KYVERNO_1_19_IMAGE_REFERENCE, "kyverno-1.19-image-reference", Libraries
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
     cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
 });
-// Policies on HTTP and Envoy requests: an environment of their own, without limits, validators and folding
-// (kyverno-authz `pkg/cel/env.go`).
+// Policies on HTTP and Envoy requests: a separate environment, without limits, validators and folding (kyverno-authz
+// `pkg/cel/env.go`).
 const AUTHORIZATION_LIBRARIES: Libraries = Libraries {
     strings: Some(4),
     two_variables: false,
@@ -481,47 +480,45 @@ static ALL: [&Profile; 9] = [
 ];
 
 impl Profile {
-    /// All profiles.
     pub fn all() -> &'static [&'static Profile] {
         &ALL
     }
 
-    /// A profile by its name.
     pub fn named(name: &str) -> Option<&'static Profile> {
         ALL.iter().copied().find(|profile| profile.name == name)
     }
 
-    /// The default: what a Kubernetes 1.36 API server does.
+    /// The default: the environment of a Kubernetes 1.36 API server.
     pub fn kubernetes() -> &'static Profile {
         &K8S_1_36
     }
 
-    /// What a Kubernetes 1.36 API server does with the mutations of MutatingAdmissionPolicies.
+    /// The mutations of MutatingAdmissionPolicies in a Kubernetes 1.36 API server.
     pub fn kubernetes_mutating() -> &'static Profile {
         &K8S_1_36_MUTATING
     }
 
-    /// What Kyverno 1.19 does with its CEL policies.
+    /// Cluster-wide CEL policies of Kyverno 1.19.
     pub fn kyverno() -> &'static Profile {
         &KYVERNO_1_19
     }
 
-    /// What Kyverno 1.19 does with its CEL policies of a namespace.
+    /// Namespaced CEL policies of Kyverno 1.19.
     pub fn kyverno_namespaced() -> &'static Profile {
         &KYVERNO_1_19_NAMESPACED
     }
 
-    /// What Kyverno 1.19 does with its MutatingPolicies.
+    /// Cluster-wide MutatingPolicies of Kyverno 1.19.
     pub fn kyverno_mutating() -> &'static Profile {
         &KYVERNO_1_19_MUTATING
     }
 
-    /// What Kyverno 1.19 does with its MutatingPolicies of a namespace.
+    /// Namespaced MutatingPolicies of Kyverno 1.19.
     pub fn kyverno_mutating_namespaced() -> &'static Profile {
         &KYVERNO_1_19_MUTATING_NAMESPACED
     }
 
-    /// What Kyverno 1.19 does with its GeneratingPolicies of a scope.
+    /// GeneratingPolicies of Kyverno 1.19.
     pub fn kyverno_generating(scope: PolicyScope) -> &'static Profile {
         match scope {
             PolicyScope::Cluster => &KYVERNO_1_19_GENERATING,
@@ -529,7 +526,7 @@ impl Profile {
         }
     }
 
-    /// What Kyverno 1.19 does with its DeletingPolicies of a scope.
+    /// DeletingPolicies of Kyverno 1.19.
     pub fn kyverno_deleting(scope: PolicyScope) -> &'static Profile {
         match scope {
             PolicyScope::Cluster => &KYVERNO_1_19_DELETING,
@@ -537,7 +534,7 @@ impl Profile {
         }
     }
 
-    /// What Kyverno 1.19 does with its ImageValidatingPolicies of a scope.
+    /// ImageValidatingPolicies of Kyverno 1.19.
     pub fn kyverno_image(scope: PolicyScope) -> &'static Profile {
         match scope {
             PolicyScope::Cluster => &KYVERNO_1_19_IMAGE,
@@ -545,27 +542,27 @@ impl Profile {
         }
     }
 
-    /// What Kyverno 1.19 does with the image references of its ImageValidatingPolicies.
+    /// The image references of ImageValidatingPolicies of Kyverno 1.19.
     pub fn kyverno_image_reference() -> &'static Profile {
         &KYVERNO_1_19_IMAGE_REFERENCE
     }
 
-    /// What Kyverno 1.19 does with its ValidatingPolicies on HTTP requests.
+    /// ValidatingPolicies of Kyverno 1.19 on HTTP requests.
     pub fn kyverno_http() -> &'static Profile {
         &KYVERNO_1_19_HTTP
     }
 
-    /// What Kyverno 1.19 does with its ValidatingPolicies on Envoy's check requests.
+    /// ValidatingPolicies of Kyverno 1.19 on Envoy's check requests.
     pub fn kyverno_envoy() -> &'static Profile {
         &KYVERNO_1_19_ENVOY
     }
 
-    /// What Kyverno 1.19 does with `validate.cel` of its classic policies.
+    /// `validate.cel` of classic policies of Kyverno 1.19.
     pub fn kyverno_classic() -> &'static Profile {
         &KYVERNO_1_19_CLASSIC
     }
 
-    /// What Kyverno 1.19's command line does with MutatingAdmissionPolicies.
+    /// MutatingAdmissionPolicies in Kyverno 1.19's command line.
     pub fn kyverno_native_mutating() -> &'static Profile {
         &KYVERNO_1_19_NATIVE_MUTATING
     }

@@ -1,7 +1,8 @@
-//! A planned expression: what the evaluator walks.
+//! A planned expression, ready for the evaluator.
 //!
-//! Upstream counterpart: cel-go `interpreter/{interpretable,attributes}.go`. Names are gone: comprehension variables are
-//! slots, variables are numbers, functions are pointers, constant regular expressions and sets are made.
+//! Upstream counterpart: cel-go `interpreter/{interpretable,attributes}.go`. Names are resolved: comprehension
+//! variables are slots, variables are numbers, functions are pointers, constant regular expressions and sets are
+//! precomputed.
 
 use std::sync::Arc;
 
@@ -26,18 +27,18 @@ pub struct NodeId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(pub u32);
 
-/// An expression that is ready to be evaluated any number of times, from any thread.
+/// An expression that can be evaluated any number of times, from any thread.
 #[derive(Debug)]
 pub struct Program {
     pub profile: &'static Profile,
     pub nodes: Vec<Node>,
-    /// The expression that each node stands for, where it stands for one; see `observe`.
+    /// The source expression of each node, for its location; see `observe`.
     pub origins: Vec<Option<ExprId>>,
-    /// The text, for stories.
+    /// The source text, for traces.
     pub source: Arc<str>,
     pub root: NodeId,
     pub slots: u32,
-    /// Names of the variables, by number, for the error of one that is not bound.
+    /// Names of the variables, by number, for the error of an unbound one.
     pub variables: Vec<Name>,
     pub result: Type,
     /// Whether there is a comprehension, see `eval`'s note on exact costs.
@@ -56,20 +57,18 @@ impl Program {
     }
 }
 
-/// A constant.
 #[derive(Debug)]
 pub enum Constant {
     /// A value that owns nothing.
     Plain(Val<'static>),
     Text(Box<str>),
     Bytes(Box<[u8]>),
-    /// A type, by name.
     Type(Name),
     /// A list or map of plain JSON values.
     Document(Document),
-    /// A list with something that JSON does not have.
+    /// A list with values that JSON does not have.
     List(Box<[Constant]>),
-    /// A map with something that JSON does not have.
+    /// A map with values that JSON does not have.
     Map(Box<[(Constant, Constant)]>),
 }
 
@@ -95,13 +94,13 @@ pub enum Node {
     Map {
         entries: Box<[(NodeId, NodeId, bool)]>,
     },
-    /// A message literal. Only wrapper messages can be made; of others only the fields are evaluated.
+    /// A message literal. Only wrapper messages can be constructed; for others only the fields are evaluated.
     Struct {
         name: Name,
         fields: Box<[(Name, NodeId, bool)]>,
     },
     Fold(Box<Fold>),
-    /// `cel.bind` and its like: what is bound is evaluated when the slot is first read, if ever.
+    /// `cel.bind` and similar macros: the bound value is evaluated when the slot is first read, if ever.
     Bind {
         slot: Slot,
         body: NodeId,
@@ -133,14 +132,14 @@ pub enum Operator {
     In,
 }
 
-/// A variable or other value with what is selected from it.
+/// A variable or other value with the selections from it.
 #[derive(Debug)]
 pub struct Attribute {
-    /// The id under which the trace knows the value, see `trace`.
+    /// The id under which the cost stack knows the value, see `cost_stack`.
     pub id: u32,
     pub root: Root,
     pub qualifiers: Vec<Qualifier>,
-    /// Whether the last qualifier is a presence test and the value its answer.
+    /// Whether the last qualifier is a presence test and the value its result.
     pub test_only: bool,
 }
 
@@ -165,9 +164,9 @@ pub enum Qualifier {
         /// Whether the checker knows the operand as one of the types of mutations. Only then do their values have fields.
         typed: bool,
     },
-    /// `[0]` and other constants that are no text.
+    /// `[0]` and other constants that are not strings.
     Constant { key: Val<'static>, optional: bool },
-    /// `[e]`: the value of a node; an attribute's own root is free of cost there.
+    /// `[e]`: the value of a node; an attribute's own root costs nothing there.
     Computed { index: NodeId, optional: bool },
 }
 
@@ -197,9 +196,9 @@ pub struct Call {
 
 #[derive(Debug)]
 pub enum Dispatch {
-    /// One overload, by its place in the function.
+    /// One overload, by its index in the function.
     Overload(u16, Implementation),
-    /// The first overload that takes the arguments.
+    /// The first overload that accepts the arguments.
     Function,
     /// One implementation for all.
     Singleton,
@@ -228,8 +227,7 @@ pub enum FoldKind {
     All(NodeId),
     Exists(NodeId),
     ExistsOne(NodeId),
-    /// `map` and `filter`: the element that is kept, the condition if there is one, and what making the one-element list
-    /// costs.
+    /// `map` and `filter`: the kept element, the condition if there is one, and the cost of the one-element list.
     Map {
         transform: NodeId,
         filter: Option<NodeId>,
@@ -245,8 +243,8 @@ pub enum FoldKind {
     },
 }
 
-/// The step of a fold that only adds entries to a map, such as `transformMap`: they are gathered in one place instead of
-/// copying the map each time.
+/// The step of a fold that only adds entries to a map, such as `transformMap`: they are collected in one place instead
+/// of copying the map each time.
 #[derive(Debug, Clone, Copy)]
 pub struct Insertion {
     pub filter: Option<NodeId>,

@@ -1,4 +1,5 @@
-//! One expression and its inputs in, one answer out: what `kyvtest cel` asks and what the reference data is compared by.
+//! Evaluates one expression with given inputs: the interface of `kyvtest cel` and of the comparison with reference
+//! data.
 
 use super::{
     compile::{CompileError, compile},
@@ -17,9 +18,7 @@ use kyvtest_go_compat::value::Document;
 /// An expression with the values of its variables.
 #[derive(Debug, Clone)]
 pub struct Query<'q> {
-    /// The expression.
     pub expr: &'q str,
-    /// The environment.
     pub profile: &'static Profile,
     /// The object of the request; absent is null.
     pub object: Option<&'q Document>,
@@ -33,9 +32,8 @@ pub struct Query<'q> {
     pub request: Option<&'q Document>,
     /// Composited variables, in order; `None` leaves `variables` undeclared in Kubernetes' profiles.
     pub variables: Option<&'q [(String, String)]>,
-    /// The authorizer.
     pub authorizer: Authorizer,
-    /// Another limit of cost than the profile's.
+    /// Overrides the profile's cost limit.
     pub cost_limit: Option<u64>,
 }
 
@@ -57,48 +55,45 @@ impl<'q> Query<'q> {
     }
 }
 
-/// Whether an expression has an authorizer; its answers come from the host.
+/// Whether an expression has an authorizer; its decisions come from the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authorizer {
     /// The name is not declared.
     Absent,
     /// The name is declared, and reading it is an error.
     Unbound,
-    /// It can be asked.
+    /// The name is declared and bound.
     Bound,
 }
 
-/// What an expression came to.
+/// The result of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueryResult {
-    /// A value.
     Value {
         /// The run-time type.
         type_name: String,
-        /// The value in the notation of [`print::notation`].
+        /// In the notation of [`print::notation`].
         value: String,
-        /// The value as Go prints it.
+        /// As Go prints it.
         display: String,
-        /// The cost; `None` where the profile does not count.
+        /// `None` if the profile does not count cost.
         cost: Option<u64>,
     },
-    /// No program, for this reason.
+    /// The expression does not compile.
     Refused(CompileError),
     /// An error at run time.
     Failed {
-        /// Its text.
         error: String,
-        /// The cost until then; `None` where the profile does not count.
+        /// The cost up to the error; `None` if the profile does not count cost.
         cost: Option<u64>,
     },
 }
 
-/// Answers a query.
 pub fn answer(query: &Query<'_>) -> QueryResult {
     answer_with(query, &NoHost)
 }
 
-/// Answers a query in a world.
+/// Evaluates a query with a host.
 pub fn answer_with(query: &Query<'_>, host: &dyn Host) -> QueryResult {
     let answered = with_value(query, host, |value, cost| match value {
         value if !value.is_printable() => QueryResult::Failed {
@@ -119,10 +114,10 @@ pub fn answer_with(query: &Query<'_>, host: &dyn Host) -> QueryResult {
     answered.unwrap_or_else(QueryResult::Refused)
 }
 
-/// Evaluates a query and hands the value or error with its cost to `read`, while it lives.
+/// Evaluates a query and passes the value or error with its cost to `read`.
 ///
 /// # Errors
-/// Where the expression cannot be compiled.
+/// If the expression does not compile.
 pub fn with_value<T>(
     query: &Query<'_>,
     host: &dyn Host,
@@ -142,7 +137,7 @@ pub fn with_value<T>(
             query.request,
         ];
         for (i, root) in declared.documents.iter().zip(roots) {
-            // What Kyverno declares but the caller does not give is not bound; only the objects are always there.
+            // Variables that Kyverno declares but the caller does not give are unbound; only the objects always exist.
             let root = root.or_else(|| (*i == declared.documents[0] || *i == declared.documents[1]).then_some(&null));
             if let (Some(i), Some(root)) = (i, root) {
                 values[*i as usize] = Some(Val::from(root.root()));
@@ -175,7 +170,7 @@ pub fn with_value<T>(
         variables: lazy.as_ref().map(|lazy| lazy as _),
     };
     let outcome = evaluate(&program, &scratch, activation, host, query.cost_limit);
-    // What the variables cost is charged to a policy's budget, not to the expression.
+    // The cost of variables is charged to a policy's budget, not to the expression.
     let cost = query.profile.shows_cost.then_some(outcome.cost);
     Ok(read(outcome.value, cost))
 }

@@ -1,12 +1,12 @@
-//! From an expression's text to its tree.
+//! Parses an expression to its tree.
 //!
-//! Upstream counterpart: cel-go `parser` (0.26.0, 0.29.2 and 0.30.0; the differences are fields of [`ParseOptions`]).
-//! Accepted text is parsed by a fast recursive-descent parser. Text that it does not accept goes through a second one,
-//! which behaves like the parser that ANTLR generates from cel-go's grammar, error recovery included, because cel-go's
-//! messages are that parser's behaviour; what the second one says counts.
+//! Upstream counterpart: cel-go `parser` (0.26.0, 0.29.2 and 0.30.0; the differences are fields of [`ParseOptions`]). A
+//! fast recursive-descent parser handles valid text. Text that it does not accept goes through a second parser, which
+//! behaves like the one that ANTLR generates from cel-go's grammar, error recovery included, because cel-go's messages
+//! are that parser's behaviour; the result of the second parser counts.
 //!
 //! Known deviation: before 0.30.0 cel-go lets nested `optMap` calls grow without bound; here
-//! [`ParseOptions::node_limit`] ends that.
+//! [`ParseOptions::node_limit`] stops that.
 
 mod build;
 mod lexer;

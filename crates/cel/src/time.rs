@@ -1,4 +1,4 @@
-//! What CEL adds to points in time: the error of one that is out of range, and durations in its own words.
+//! CEL's additions to points in time: the range error, and the format of durations.
 //!
 //! Upstream counterpart: cel-go `common/types/{timestamp,duration,overflow}.go`.
 
@@ -7,7 +7,7 @@ pub use kyvtest_go_compat::text::time::{Civil, Timestamp};
 use super::val::Val;
 use kyvtest_go_compat::text::duration;
 
-/// The error of a point in time outside of the years 1 to 9999.
+/// The error of a point in time outside the years 1 to 9999.
 pub const OVERFLOW: Val<'static> = Val::Error("timestamp overflow");
 
 /// A duration as cel-go's `string()` prints it: seconds as a double, then `s`.
@@ -15,8 +15,8 @@ pub fn duration_text(nanos: i64) -> String {
     format!("{}s", duration::seconds(nanos))
 }
 
-/// A duration in some unit as Go's `Hours`, `Minutes` and `Seconds` compute it: whole units and the rest apart, so that
-/// the sum may round up.
+/// A duration in some unit as Go's `Hours`, `Minutes` and `Seconds` compute it: integral units and the rest separately,
+/// so that the sum may round up.
 pub fn in_units(nanos: i64, unit: i64) -> f64 {
     (nanos / unit) as f64 + (nanos % unit) as f64 / unit as f64
 }

@@ -1,52 +1,49 @@
-//! What expressions came to and why, for people: each evaluation with the values of its parts, as assertions of test
-//! frameworks show them.
+//! Records the results of expressions: each evaluation with the values of its parts, as assertions of test frameworks
+//! show them.
 //!
-//! A plain run has no [`Trace`]. With one, the parts of an expression are evaluated once more after it, on the same values;
-//! nothing of that is counted, and none of it changes what was decided.
+//! A plain run has no [`Trace`]. With one, the parts of an expression are evaluated again after it, on the same values;
+//! this costs nothing in the accounting and does not change the decision.
 
 use std::{fmt::Write as _, sync::Mutex};
 
 use super::{print, val::Val};
 use kyvtest_go_compat::text::float;
 
-/// How much of a value is shown.
+/// The maximum length of a displayed value.
 const WIDTH: usize = 120;
 
-/// One evaluation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evaluation {
-    /// The expression.
     pub text: String,
-    /// What it came to.
     pub value: String,
-    /// Parts of it with what they came to, each before its own parts.
+    /// Source text and value of each part, each before its own parts.
     pub parts: Vec<(String, String)>,
 }
 
-/// Records evaluations, in the order in which it happens.
+/// Records evaluations, in the order in which they happen.
 #[derive(Debug, Default)]
 pub struct Trace {
-    told: Mutex<Vec<Evaluation>>,
+    evaluations: Mutex<Vec<Evaluation>>,
 }
 
 impl Trace {
     /// Adds an evaluation.
-    pub fn tell(&self, evaluation: Evaluation) {
-        if let Ok(mut told) = self.told.lock() {
-            told.push(evaluation);
+    pub fn record(&self, evaluation: Evaluation) {
+        if let Ok(mut evaluations) = self.evaluations.lock() {
+            evaluations.push(evaluation);
         }
     }
 
-    /// What was told since the last time.
+    /// Removes and returns the evaluations recorded so far.
     pub fn take(&self) -> Vec<Evaluation> {
-        self.told
+        self.evaluations
             .lock()
-            .map(|mut told| std::mem::take(&mut *told))
+            .map(|mut evaluations| std::mem::take(&mut *evaluations))
             .unwrap_or_default()
     }
 }
 
-/// The evaluations in lines, each with its parts below it. One that is repeated is shown once.
+/// Formats the evaluations, each with its parts below it. A repeated one is shown once.
 pub fn lines(evaluations: Vec<Evaluation>) -> impl Iterator<Item = String> {
     let mut once: Vec<Evaluation> = Vec::new();
     for evaluation in evaluations {
@@ -60,7 +57,7 @@ pub fn lines(evaluations: Vec<Evaluation>) -> impl Iterator<Item = String> {
     })
 }
 
-/// A value in one line, the end of a long one left out.
+/// A value on one line; a long one is truncated.
 pub(super) fn shown(value: Val<'_>) -> String {
     let mut text = String::new();
     write(&mut text, value);
@@ -72,7 +69,7 @@ pub(super) fn shown(value: Val<'_>) -> String {
 }
 
 fn write(out: &mut String, value: Val<'_>) {
-    // What does not fit is not made.
+    // Values beyond the limit are not formatted further.
     if out.len() > 4 * WIDTH {
         return;
     }

@@ -10,11 +10,11 @@ use super::ast::Name;
 /// The type of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Type {
-    /// Anything, decided at run time.
+    /// Any value; the type is known at run time only.
     Dyn,
-    /// Anything, as Kyverno's libraries declare it: differs from `dyn` only in how it prints.
+    /// Any value, as Kyverno's libraries declare it: differs from `dyn` only in how it prints.
     Any,
-    /// The type after an error was reported.
+    /// The type after a reported error.
     Error,
     /// `null`
     Null,
@@ -44,18 +44,16 @@ pub enum Type {
     Struct(Name),
     /// An opaque type of a library, with its parameters.
     Opaque(Name, Arc<[Type]>),
-    /// A type parameter: of an overload before it is instantiated, a type variable of the checker after that.
+    /// A type parameter of an overload before it is instantiated, a type variable of the checker after that.
     Param(u32),
-    /// The type of a type.
     Type(Option<Arc<Type>>),
 }
 
-/// A declared structure: what may be selected from a value of the type, and the type that it has.
+/// A declared structure: the fields of a type and their types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StructType {
     /// The name, as messages print it.
     pub name: Name,
-    /// The fields.
     pub fields: Vec<(Name, Type)>,
 }
 
@@ -145,7 +143,7 @@ impl Type {
         }
     }
 
-    /// The type with run-time names throughout, as cel-go's `Type.String` prints it: what API validation shows for an
+    /// The type with run-time names throughout, as cel-go's `Type.String` prints it: API validation shows it for an
     /// expression whose result has the wrong type.
     pub fn declared_name(&self) -> String {
         let with = |parameters: &[&Type]| {

@@ -1,14 +1,14 @@
 //! Run-time values: 24 bytes, freely copied, errors included.
 //!
-//! Upstream counterpart: cel-go `common/types`. Text, lists and maps are borrowed from the document, the program or the
-//! evaluation's scratch memory.
+//! Upstream counterpart: cel-go `common/types`. Strings, lists and maps are borrowed from the document, the program or
+//! the evaluation's scratch memory.
 
 use std::{any::Any, cmp::Ordering, fmt};
 
 use super::{time::Timestamp, types::Type};
 use kyvtest_go_compat::value;
 
-/// A value, or the error that took its place.
+/// A value, or the error in its place.
 #[derive(Clone, Copy)]
 pub enum Val<'a> {
     /// `null`
@@ -33,11 +33,9 @@ pub enum Val<'a> {
     Type(&'a str),
     /// A list made by the expression.
     List(&'a [Val<'a>]),
-    /// A list of a document.
     DocumentList(value::List<'a>),
     /// A map made by the expression: entries in order, each key once.
     Map(&'a [(Val<'a>, Val<'a>)]),
-    /// A map of a document.
     DocumentMap(value::Map<'a>),
     /// The lazily evaluated `variables`.
     Variables,
@@ -47,7 +45,7 @@ pub enum Val<'a> {
     Opaque(&'a dyn Opaque),
     /// A value of `Object`, of a type below it, or of `JSONPatch`.
     Object(&'a Object<'a>),
-    /// An error with its text.
+    /// An error with its message.
     Error(&'a str),
 }
 
@@ -75,21 +73,21 @@ pub trait Opaque: Any + fmt::Debug + Send + Sync {
     /// The run-time type name.
     fn type_name(&self) -> &'static str;
 
-    /// Whether this equals another opaque value; `None` where cel-go answers `no such overload`.
+    /// Whether this equals another opaque value; `None` if cel-go returns `no such overload`.
     fn equals(&self, other: &dyn Opaque) -> Option<bool>;
 
-    /// Whether this equals a value that is not opaque; `None` where cel-go answers `no such overload`.
+    /// Whether this equals a value that is not opaque; `None` if cel-go returns `no such overload`.
     fn equals_plain(&self) -> Option<bool> {
         None
     }
 
-    /// The size that cost accounting sees, if the type has one.
+    /// The size for cost accounting, if the type has one.
     fn size(&self) -> Option<u64> {
         None
     }
 
-    /// Whether the type is a structure: a field that it does not have is the error `no such field: NAME` then, else
-    /// `no such key: NAME`.
+    /// Whether the type is a structure: a missing field is then the error `no such field: NAME`, else `no such key:
+    /// NAME`.
     fn is_structure(&self) -> bool {
         false
     }
@@ -99,7 +97,7 @@ pub trait Opaque: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether a field has a value other than the zero value (`has(x.field)`); `None` where there is no such field.
+    /// Whether a field has a value other than the zero value (`has(x.field)`); `None` if there is no such field.
     fn is_set(&self, name: &str) -> Option<bool> {
         self.field(name).map(|_| true)
     }
@@ -109,7 +107,7 @@ pub trait Opaque: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// The error of `type(x)` for types that do not answer it.
+    /// The error of `type(x)` for types that do not support it.
     fn type_error(&self) -> Option<&'static str> {
         None
     }
@@ -119,12 +117,12 @@ pub trait Opaque: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// How Go's `encoding/json` writes it, for Kyverno's `json.marshal`; `None` where that is not known.
+    /// The value as Go's `encoding/json` writes it, for Kyverno's `json.marshal`; `None` if unknown.
     fn go_json(&self) -> Option<String> {
         None
     }
 
-    /// How Go's `%v` prints it.
+    /// The value as Go's `%v` prints it.
     fn display(&self) -> String {
         self.type_name().to_owned()
     }
@@ -145,13 +143,13 @@ impl<'a> From<value::Value<'a>> for Val<'a> {
     }
 }
 
-/// How many bytes of text are one step of a walk.
+/// The number of bytes of a string that count as one step of a traversal.
 const TEXT_STEP: u64 = 64;
 
 /// The error of an operand of the wrong type.
 pub const NO_SUCH_OVERLOAD: Val<'static> = Val::Error("no such overload");
 
-/// What a value's type can do at run time; functions with one shared implementation ask for it.
+/// The capabilities of a value's type at run time, which functions with one shared implementation require.
 ///
 /// Upstream: `common/types/traits`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,7 +180,7 @@ pub enum Trait {
     Subtractor,
     /// `size`
     Sizer,
-    /// Old-style methods; decides which text a missing overload has.
+    /// Old-style methods; determines the message of a missing overload.
     Receiver,
 }
 
@@ -190,7 +188,6 @@ impl<'a> Val<'a> {
     /// The absent optional.
     pub const NONE: Val<'static> = Val::Optional(None);
 
-    /// Whether this is an error.
     pub fn is_error(&self) -> bool {
         matches!(self, Val::Error(_))
     }
@@ -218,7 +215,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The name of cel-go's Go type, which some error texts print.
+    /// The name of cel-go's Go type, which some error messages print.
     pub fn go_type(&self) -> &'static str {
         match self {
             Val::Null => "types.Null",
@@ -264,7 +261,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Whether a value fits a declared parameter, as cel-go's guards decide it: lists and maps by their first element.
+    /// Whether a value fits a declared parameter, by cel-go's guards: lists and maps by their first element.
     ///
     /// Upstream: `Type.IsAssignableRuntimeType`.
     pub fn fits(&self, declared: &Type) -> bool {
@@ -288,12 +285,10 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Whether this is a list.
     pub fn is_list(&self) -> bool {
         matches!(self, Val::List(_) | Val::DocumentList(_))
     }
 
-    /// Whether this is a map.
     pub fn is_map(&self) -> bool {
         matches!(self, Val::Map(_) | Val::DocumentMap(_))
     }
@@ -323,7 +318,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The elements of a list in order; nothing for everything else.
+    /// The elements of a list in order; empty for everything else.
     pub fn list_iter(&self) -> ListIter<'a> {
         ListIter {
             list: *self,
@@ -332,7 +327,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The entry of a map at a position, in written order.
+    /// The entry of a map at a position, in document order.
     pub fn map_entry(&self, index: usize) -> Option<(Val<'a>, Val<'a>)> {
         match self {
             Val::Map(entries) => entries.get(index).copied(),
@@ -343,14 +338,14 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The entries of a map in written order; nothing for everything else.
+    /// The entries of a map in document order; empty for everything else.
     pub fn map_iter(&self) -> impl Iterator<Item = (Val<'a>, Val<'a>)> + use<'a> {
         let map = *self;
         let len = if map.is_map() { map.len() } else { 0 };
         (0..len).map_while(move |i| map.map_entry(i))
     }
 
-    /// The value of a key of a map; numbers of different kinds are the same key where they are equal.
+    /// The value of a key of a map; numbers of different types are the same key if they are equal.
     ///
     /// Upstream: `common/types/map.go` `Find`.
     pub fn map_get(&self, key: &Val<'_>) -> Option<Val<'a>> {
@@ -369,7 +364,7 @@ impl<'a> Val<'a> {
         match (self, other) {
             (Val::String(a), Val::String(b)) => a == b,
             (Val::Bool(a), Val::Bool(b)) => a == b,
-            // A double finds a key only where it is that very number; 2⁶³ as a double equals the largest integer.
+            // A double finds a key only if it is exactly that number; 2⁶³ as a double equals the largest integer.
             (Val::Int(i), Val::Double(d)) | (Val::Double(d), Val::Int(i)) => {
                 super::ops::double_to_int(*d).is_some_and(|whole| whole == *i && whole as f64 == *d)
             }
@@ -380,7 +375,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The order of two numbers of any kind: outer `None` if one is no number, inner `None` if one is NaN.
+    /// The order of two numbers of any type: outer `None` if one is not a number, inner `None` if one is NaN.
     pub fn compare_numbers(&self, other: &Val<'_>) -> Option<Option<Ordering>> {
         Some(match (self, other) {
             (Val::Int(a), Val::Int(b)) => Some(a.cmp(b)),
@@ -396,21 +391,21 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// CEL equality; `None` where it is the error `no such overload`.
+    /// CEL equality; `None` if it is the error `no such overload`.
     ///
     /// Upstream: `types.Equal`. Inside lists and maps an element whose comparison is an error counts as equal.
     pub fn equals(&self, other: &Val<'_>) -> Option<bool> {
         self.equals_within(other, &mut { u64::MAX })
     }
 
-    /// Whether the value as text is of a size that memory can hold: parts that occur several times are printed each time.
+    /// Whether the value's text fits in memory: shared parts are printed each time they occur.
     pub fn is_printable(&self) -> bool {
         let mut steps = 4 << 20;
         self.walk(&mut steps);
         steps > 0
     }
 
-    /// The bytes of a text.
+    /// The length of a string in bytes.
     #[inline]
     pub fn text_len(&self) -> usize {
         match self {
@@ -420,7 +415,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Takes the steps that a walk over the whole value has from those that are left, and stops where none is.
+    /// Subtracts the steps of a traversal of the whole value from `steps`, and stops when none is left.
     pub fn walk(&self, steps: &mut u64) {
         *steps = steps.saturating_sub(1 + self.text_len() as u64 / TEXT_STEP);
         match self {
@@ -454,12 +449,12 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// [`Val::equals`] with a limit: where no step is left, the answer means nothing.
+    /// [`Val::equals`] with a limit: if no step is left, the result is meaningless.
     pub fn equals_within(&self, other: &Val<'_>, steps: &mut u64) -> Option<bool> {
         let length = match (self, other) {
             (Val::String(a), Val::String(b)) if a.len() == b.len() => a.len(),
             (Val::Bytes(a), Val::Bytes(b)) if a.len() == b.len() => a.len(),
-            // Each key is looked for in all entries.
+            // Each key is compared with all entries.
             (Val::Map(a), Val::Map(b)) if a.len() == b.len() => a.len().saturating_mul(a.len()),
             _ => 0,
         };
@@ -521,7 +516,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The text, if this is text.
+    /// The string, if this is one.
     pub fn as_str(&self) -> Option<&'a str> {
         match self {
             Val::String(s) => Some(s),

@@ -1,8 +1,9 @@
 //! Checks of literals that Kubernetes adds to the type checker: durations, timestamps, regular expressions, format
 //! strings, and lists and maps whose elements have different types.
 //!
-//! Upstream counterpart: cel-go `cel/validator.go`, `ext/formatting.go` (`stringFormatValidator`). Deviation: an optional
-//! element whose static type is dyn makes Kubernetes 1.36 panic; here it is reported.
+//! Upstream counterpart: cel-go `cel/validator.go`, `ext/formatting.go` (`stringFormatValidator`).
+//!
+//! Deviation: an optional element whose static type is dyn makes Kubernetes 1.36 panic; here it is reported.
 
 use super::{
     ast::{Expr, ExprId, Literal},
@@ -15,7 +16,7 @@ use super::{
 };
 use kyvtest_go_compat::regex::Regex;
 
-/// Runs the checks that the environment asks for.
+/// Runs the checks that the environment enables.
 pub(super) fn validate(checked: &Checked, source: &str, env: &Env) -> Result<(), Issues> {
     let mut validator = Validator {
         checked,
@@ -23,7 +24,7 @@ pub(super) fn validate(checked: &Checked, source: &str, env: &Env) -> Result<(),
         issues: Vec::new(),
     };
     validator.walk(checked.ast.root(), false);
-    // Problems at one place come in the order of the checks.
+    // Problems at one location come in the order of the checks.
     validator.issues.sort_by_key(|(rank, ..)| *rank);
     let issues: Vec<(u32, String)> = validator
         .issues
@@ -58,13 +59,13 @@ impl Validator<'_> {
         self.issues.push((rank, self.checked.ast.offset(id), message));
     }
 
-    /// `in_format`: inside of the arguments or the receiver of `format`, where mixed lists are allowed.
+    /// `in_format`: inside the arguments or the receiver of `format`, where mixed lists are allowed.
     fn walk(&mut self, id: ExprId, in_format: bool) {
         let checked = self.checked;
         match checked.ast.expr(id) {
             Expr::Literal(_) | Expr::Ident(_) => {}
             Expr::Select { operand, .. } => {
-                // A name that was found as a whole has no operand any more.
+                // A name that was resolved as a whole has no operand.
                 if checked.references[id.index()] == Reference::None {
                     self.walk(*operand, in_format);
                 }
@@ -124,7 +125,7 @@ impl Validator<'_> {
             "format" => return self.validate_format(id, target, args),
             _ => return,
         };
-        // The global `matches(s, re)` has its text first, and upstream looks at that too.
+        // The global `matches(s, re)` has its text first, and upstream checks that as well.
         if self.env.profile().validators
             && let Some(&arg) = args.first()
             && let Expr::Literal(literal) = self.checked.ast.expr(arg)
@@ -179,7 +180,7 @@ impl Validator<'_> {
         }
     }
 
-    /// What the server does not survive.
+    /// Reports expressions that make the API server panic.
     fn report_panics(&mut self, rank: Rank, optional: impl Iterator<Item = ExprId>) {
         if !self.env.profile().behaviour.dyn_optional_elements_panic {
             return;

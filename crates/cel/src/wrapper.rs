@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: cel-go `common/types/{types,provider}.go`. A literal such as
 //! `google.protobuf.Int64Value{value: 1}` is its value. The other messages of protobuf have no literals here: no policy
-//! uses them. The text of a value that does not fit at run time is ours.
+//! uses them. The message for a value that does not fit at run time is ours.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use super::{ast::Name, context::Context, types::Type, val::Val};
 
 const PREFIX: &str = "google.protobuf.";
 
-/// The messages, with what they wrap.
+/// The messages and the types that they wrap.
 const MESSAGES: [(&str, Type); 9] = [
     ("google.protobuf.BoolValue", Type::Bool),
     ("google.protobuf.BytesValue", Type::Bytes),
@@ -27,7 +27,7 @@ const MESSAGES: [(&str, Type); 9] = [
 static FIELDS: LazyLock<[[(Name, Type); 1]; MESSAGES.len()]> =
     LazyLock::new(|| MESSAGES.map(|(_, inner)| [("value".into(), inner)]));
 
-/// The names and the types that they stand for.
+/// The names and the types that they denote.
 pub(super) fn types() -> impl Iterator<Item = (&'static str, Type)> {
     MESSAGES.into_iter().map(|(name, inner)| (name, Type::wrapper(inner)))
 }
@@ -49,7 +49,7 @@ pub(super) fn is_message(name: &str) -> bool {
     position(name).is_some()
 }
 
-/// The value of a message literal, from its field if it is given.
+/// The value of a message literal, from its field if set.
 pub(super) fn make<'a>(context: &Context<'a>, name: &str, given: Option<(&str, Val<'a>)>) -> Val<'a> {
     let Some(i) = position(name) else {
         return context.error(format_args!("unknown type '{name}'"));

@@ -1,10 +1,13 @@
-//! What we tell a user about an input: code, severity, message, place, labels, notes, help.
+//! Diagnostics: what kyvtest reports about an input, with code, severity, message, location, labels, notes and help.
 //!
-//! Every output format is a renderer over this one model; nothing prints here. The public codes and their explanations
-//! are in [`Code`], the texts that places refer to in [`Sources`], and [`render`] makes an excerpt with carets (on top
-//! of `annotate-snippets`) or a single line.
+//! Every output format is a renderer over this one model; nothing prints here. [`Code`] lists the public codes and
+//! their explanations, [`Sources`] holds the source text that spans refer to, and [`render`] draws an excerpt with
+//! carets (on top of `annotate-snippets`) or a single line.
 //!
-//! Texts follow one rule: lower case, no final period, the user's own words in backticks, help apart from the message.
+//! Messages follow one rule: lower case, no full stop, the user's own text in backticks, help separate from the
+//! message.
+//!
+//! Upstream counterpart: none.
 
 mod code;
 mod near;
@@ -16,19 +19,18 @@ pub use code::{Code, Group, UnknownCode};
 pub use near::nearest;
 pub use source::{FileId, Position, Sources, Span};
 
-/// How serious a diagnostic is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Worth knowing; nothing needs to be done.
+    /// Worth knowing; no action needed.
     Note,
-    /// Probably not what the author meant; the work goes on.
+    /// Probably not what the author meant; processing continues.
     Warning,
-    /// The input cannot be used as it is.
+    /// The input cannot be used.
     Error,
 }
 
 impl Severity {
-    /// The word that a user sees.
+    /// The word shown to users.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -41,33 +43,31 @@ impl Severity {
 /// A remark on a part of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// The part.
     pub span: Span,
-    /// The remark; may be empty, then the part is only underlined.
+    /// May be empty: then the span is only underlined.
     pub message: String,
 }
 
-/// One thing that a user should know.
+/// One problem or remark reported to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// The public code.
     pub code: Code,
-    /// How serious it is; the code's own severity unless it was changed.
+    /// The code's default severity unless overridden.
     pub severity: Severity,
-    /// What is wrong, in one line.
+    /// One line that says what is wrong.
     pub message: String,
-    /// Where, if it is about a source.
+    /// The location; `None` if the diagnostic is not about a source.
     pub primary: Option<Span>,
-    /// Remarks on parts of sources. One with the span of `primary` becomes the text beside its carets.
+    /// Remarks on parts of sources. A label with the same span as `primary` becomes the text beside its carets.
     pub labels: Vec<Label>,
-    /// Why it is wrong, or what else is known.
+    /// Reasons and further facts.
     pub notes: Vec<String>,
-    /// What to do about it.
+    /// Suggested actions.
     pub help: Vec<String>,
 }
 
 impl Diagnostic {
-    /// A diagnostic that is about no source in particular.
+    /// Creates a diagnostic without a location.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -80,7 +80,7 @@ impl Diagnostic {
         }
     }
 
-    /// A diagnostic about a part of a source.
+    /// Creates a diagnostic about a part of a source.
     pub fn at(code: Code, span: Span, message: impl Into<String>) -> Self {
         Self {
             primary: Some(span),
@@ -88,13 +88,13 @@ impl Diagnostic {
         }
     }
 
-    /// The same with another severity.
+    /// Overrides the severity.
     pub fn with_severity(mut self, severity: Severity) -> Self {
         self.severity = severity;
         self
     }
 
-    /// The same with one more remark on a part of a source.
+    /// Adds a remark on a part of a source.
     pub fn with_label(mut self, span: Span, message: impl Into<String>) -> Self {
         self.labels.push(Label {
             span,
@@ -103,13 +103,12 @@ impl Diagnostic {
         self
     }
 
-    /// The same with one more note.
     pub fn with_note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
-    /// The same with one more way out.
+    /// Adds a suggested action.
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help.push(help.into());
         self

@@ -1,11 +1,11 @@
 //! Go's `regexp` on linear-time automata.
 //!
-//! Patterns are read by an own parser of the dialect of Go's `regexp/syntax` (`parser`, errors with Go's texts), lowered to
-//! `regex-syntax`'s HIR and run by `regex-automata`, whose leftmost-first matches are Go's. The methods answer as their
-//! namesakes of Go's `regexp.Regexp` do, on texts that are valid UTF-8.
+//! Our own parser reads the dialect of Go's `regexp/syntax` (`parser`, with Go's error messages) and lowers it to
+//! `regex-syntax`'s HIR, which `regex-automata` runs; its leftmost-first matches are Go's. The methods behave like
+//! their namesakes of Go's `regexp.Regexp` on valid UTF-8.
 //!
-//! Deviations: a pattern that Go accepts but whose byte automaton would take more than about 64 MiB (a large Unicode class
-//! repeated hundreds of times, thousands of groups) is refused with Go's `expression too large`.
+//! Deviation: a pattern that Go accepts but whose byte automaton would need more than about 64 MiB (a large Unicode
+//! class repeated hundreds of times, thousands of groups) is rejected with Go's `expression too large`.
 
 mod class;
 mod error;
@@ -25,18 +25,17 @@ use regex_syntax::hir::Hir;
 
 pub use error::{Error, ErrorCode};
 
-/// How much memory the automaton of one pattern may take.
+/// The memory limit of one pattern's automaton, in bytes.
 const AUTOMATON_LIMIT: usize = 64 << 20;
-/// How many states it may have, by a rough count beforehand that saves building what would be refused anyway.
+/// The limit of states, by a rough count in advance that avoids building an automaton that would be rejected anyway.
 const STATE_LIMIT: u64 = 1 << 19;
 /// States times group slots: the scratch memory of a search that reports groups, in words.
 const SLOT_LIMIT: u64 = 16 << 20;
-/// Up to so many states the literals that every match begins with are looked for; in a large pattern that search takes longer
-/// than all others together.
+/// Larger automata get no literal prefilter: in a large pattern, extracting the literals takes longer than the
+/// searches.
 const PREFILTER_LIMIT: u64 = 4_096;
-/// From this height on the recursive compiler gets a stack of its own.
+/// From this height on the recursive compiler runs on its own stack.
 const TALL: u32 = 100;
-/// The size of that stack.
 const TALL_STACK: usize = 64 << 20;
 
 /// A compiled pattern. Clones share the automaton and its scratch memory.
@@ -51,14 +50,14 @@ struct Inner {
     hir: Hir,
     /// Finds matches without their groups.
     plain: meta::Regex,
-    /// Finds groups too; built when first asked for, since most patterns are only ever matched.
+    /// Finds groups as well; built on first use, since most patterns are only ever matched.
     full: OnceLock<meta::Regex>,
 }
 
-/// A match: its place in the text.
+/// The byte range of a match.
 pub type Span = std::ops::Range<usize>;
 
-/// The places of a match and its groups; a group that took no part has none.
+/// The byte ranges of a match and its groups; `None` for a group that took no part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Captures<'t> {
     text: &'t str,
@@ -66,7 +65,7 @@ pub struct Captures<'t> {
 }
 
 impl<'t> Captures<'t> {
-    /// The place of group `index`; 0 is the whole match.
+    /// The range of group `index`; 0 is the whole match.
     pub fn span(&self, index: usize) -> Option<Span> {
         self.spans.get(index).cloned().flatten()
     }
@@ -76,7 +75,7 @@ impl<'t> Captures<'t> {
         self.text.get(self.span(index)?)
     }
 
-    /// The places of all groups, the whole match first.
+    /// The ranges of all groups, the whole match first.
     pub fn spans(&self) -> &[Option<Span>] {
         &self.spans
     }
@@ -88,12 +87,12 @@ impl Regex {
         Self::new_within(pattern, |_| true)
     }
 
-    /// Whether the text is a pattern, large or not.
+    /// Checks the syntax of a pattern, regardless of its size.
     pub fn check(pattern: &str) -> Result<(), Error> {
         parser::parse(pattern).map(|_| ())
     }
 
-    /// Compiles a pattern if `allow` takes the number of states that its automaton will have, about.
+    /// Compiles a pattern if `allow` accepts the approximate number of states of its automaton.
     pub fn new_within(pattern: &str, allow: impl FnOnce(u64) -> bool) -> Result<Self, Error> {
         let parsed = parser::parse(pattern)?;
         let large = || Error::new(ErrorCode::Large, pattern);
@@ -117,48 +116,46 @@ impl Regex {
         })))
     }
 
-    /// The pattern's structure, for those that make matching text instead of finding it.
+    /// The pattern's structure, for callers that generate matching text.
     pub fn hir(&self) -> &Hir {
         &self.0.hir
     }
 
-    /// About how many states the automaton has.
+    /// The approximate number of states of the automaton.
     pub fn states(&self) -> u64 {
         self.0.states
     }
 
-    /// The pattern as given.
     pub fn as_str(&self) -> &str {
         &self.0.pattern
     }
 
-    /// The number of groups, the whole match not counted.
+    /// The number of groups, not counting the whole match.
     pub fn group_count(&self) -> usize {
         self.0.names.len() - 1
     }
 
-    /// The names of the groups by number; the first entry stands for the whole match.
+    /// The names of the groups by number; the first entry is the whole match.
     pub fn group_names(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
         self.0.names.iter().map(Option::as_deref)
     }
 
-    /// Whether the pattern matches somewhere in the text.
+    /// Reports whether the pattern matches anywhere in the text.
     pub fn is_match(&self, text: &str) -> bool {
         self.0.plain.is_match(text)
     }
 
-    /// The leftmost match.
     pub fn find(&self, text: &str) -> Option<Span> {
         self.find_at(text, 0)
     }
 
-    /// All matches that do not overlap, at most `limit` of them. An empty match right after another match does not count.
+    /// All non-overlapping matches, at most `limit` of them. An empty match right after another match does not count.
     pub fn find_all(&self, text: &str, limit: Option<usize>) -> Vec<Span> {
         self.find_all_within(text, limit, |_| true)
     }
 
-    /// The same, as long as `allow` takes the number of bytes that the next search may read: a search that always reads to
-    /// the end makes the whole quadratic.
+    /// Like [`Regex::find_all`], as long as `allow` accepts the number of bytes that the next search may read: searches
+    /// that always read to the end make the whole quadratic.
     pub fn find_all_within(&self, text: &str, limit: Option<usize>, allow: impl Fn(usize) -> bool) -> Vec<Span> {
         let mut found = Vec::new();
         each(
@@ -178,12 +175,12 @@ impl Regex {
         self.captures_at(text, 0)
     }
 
-    /// All matches that do not overlap with their groups, by the rule of [`Regex::find_all`].
+    /// All non-overlapping matches with their groups, by the rule of [`Regex::find_all`].
     pub fn captures_all<'t>(&self, text: &'t str, limit: Option<usize>) -> Vec<Captures<'t>> {
         self.captures_all_within(text, limit, |_| true)
     }
 
-    /// The same, as long as `allow` takes what the next search may read.
+    /// Like [`Regex::captures_all`], as long as `allow` accepts the number of bytes that the next search may read.
     pub fn captures_all_within<'t>(
         &self,
         text: &'t str,
@@ -204,7 +201,8 @@ impl Regex {
         found
     }
 
-    /// Replaces all matches by a template, in which `$1`, `$name` and `${name}` stand for groups and `$$` for a dollar sign.
+    /// Replaces all matches by a template, in which `$1`, `$name` and `${name}` refer to groups and `$$` is a dollar
+    /// sign.
     pub fn replace_all<'t>(&self, text: &'t str, template: &str) -> Cow<'t, str> {
         if !template.contains('$') {
             return self.replace_all_literal(text, template);
@@ -216,12 +214,12 @@ impl Regex {
         })
     }
 
-    /// Replaces all matches by a text that is taken literally.
+    /// Replaces all matches by a literal string.
     pub fn replace_all_literal<'t>(&self, text: &'t str, replacement: &str) -> Cow<'t, str> {
         self.replace_all_func(text, |_, out| out.push_str(replacement))
     }
 
-    /// Replaces all matches by what a function makes of the matched text; the function appends to the string it is given.
+    /// Replaces all matches; `replace` appends the replacement of the matched text to the string that it receives.
     pub fn replace_all_func<'t>(&self, text: &'t str, mut replace: impl FnMut(&'t str, &mut String)) -> Cow<'t, str> {
         replace::all(
             text,
@@ -231,7 +229,7 @@ impl Regex {
         )
     }
 
-    /// Cuts the text at the matches into at most `limit` pieces; the last one has what is left.
+    /// Splits the text at the matches into at most `limit` pieces; the last one holds the rest.
     pub fn split<'t>(&self, text: &'t str, limit: Option<usize>) -> Vec<&'t str> {
         if limit == Some(0) {
             return Vec::new();
@@ -273,7 +271,7 @@ impl Regex {
             });
         }
         let full = inner.full.get_or_init(|| {
-            // The size was checked with the plain automaton; groups add less than its own size again.
+            // The size was checked with the plain automaton; groups at most double it.
             build((&inner.hir, inner.height, inner.states), WhichCaptures::All, None)
                 .unwrap_or_else(|| inner.plain.clone())
         });
@@ -300,7 +298,7 @@ impl fmt::Display for Regex {
     }
 }
 
-/// Escapes the characters that mean something in a pattern.
+/// Escapes the metacharacters of a pattern.
 pub fn quote_meta(text: &str) -> Cow<'_, str> {
     let special = |c: char| r"\.+*?()|[]{}^$".contains(c);
     if !text.contains(special) {
@@ -316,7 +314,8 @@ pub fn quote_meta(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Everything that a pattern and a text can reach, for fuzzing: neither may panic nor hang. Says whether the pattern was taken.
+/// Runs every method on a pattern and a text, for fuzzing: none may panic or hang. Returns whether the pattern
+/// compiles.
 pub fn exercise(pattern: &str, text: &str) -> bool {
     let Ok(regex) = Regex::new(pattern) else { return false };
     let found = regex.find(text);
@@ -328,7 +327,7 @@ pub fn exercise(pattern: &str, text: &str) -> bool {
     true
 }
 
-/// Go's walk over all matches.
+/// Iterates over all matches as Go does.
 fn each<M>(
     text: &str,
     limit: Option<usize>,
@@ -375,7 +374,7 @@ fn build(parsed: (&Hir, u32, u64), captures: WhichCaptures, limit: Option<usize>
     if height < TALL {
         return build();
     }
-    // The compiler walks the tree recursively, 1000 levels do not fit into the stack of a worker thread.
+    // The compiler is recursive, and 1000 levels do not fit into the stack of a worker thread.
     std::thread::scope(|scope| {
         let worker = std::thread::Builder::new().stack_size(TALL_STACK);
         worker.spawn_scoped(scope, build).ok()?.join().ok()?

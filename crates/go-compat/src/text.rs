@@ -1,5 +1,5 @@
-//! Leaf helpers on strings and numbers: Kubernetes quantity, Kyverno wildcard, Kubernetes labels, Go durations, numbers, quoting, URLs and
-//! addresses, semantic versions.
+//! Helpers for strings and numbers: Kubernetes quantities and labels, Kyverno wildcards, Go durations, numbers and
+//! quoting, URLs and addresses, semantic versions.
 
 pub mod base64;
 pub mod case;

@@ -1,10 +1,10 @@
 //! The JSON value that all engines read.
 //!
 //! A [`Document`] is an arena: built once per resource, never changed, read through small copyable references
-//! ([`Value`], [`List`], [`Map`]). Maps keep the order in which their entries were written. Keys carry a hash, so that a
-//! compiled expression looks a field up by comparing numbers and confirms the one hit by its text; no interner has to be
-//! shared between documents and programs. Integers, unsigned integers and doubles are kept apart as Kubernetes' JSON
-//! decoder keeps them (`k8s.io/apimachinery/pkg/util/json`).
+//! ([`Value`], [`List`], [`Map`]). Maps keep the order of their entries. Keys carry a hash, so that a compiled
+//! expression looks a field up by comparing numbers and confirms the one hit by its text; documents and programs need
+//! not share an interner. Integers, unsigned integers and doubles are distinguished as in Kubernetes' JSON decoder
+//! (`k8s.io/apimachinery/pkg/util/json`).
 
 mod build;
 mod data;
@@ -46,7 +46,6 @@ impl<'a> Key<'a> {
         Self { text, hash }
     }
 
-    /// The key's text.
     #[inline]
     pub fn text(self) -> &'a str {
         self.text
@@ -67,7 +66,7 @@ fn hash(text: &str) -> u32 {
     (h ^ (h >> 32)) as u32
 }
 
-/// One node of the arena: a scalar, or where its children lie.
+/// One node of the arena: a scalar, or the range of its children.
 #[derive(Debug, Clone, Copy, Default)]
 enum Node {
     #[default]
@@ -114,7 +113,7 @@ struct Parts {
     /// For each large map its first entry and the positions of its entries, sorted by hash; sorted by first entry.
     large: Vec<(u32, Box<[u32]>)>,
     root: Node,
-    /// Whether an expression wrote it, see [`Document::into_literal`].
+    /// Whether the document is a literal of an expression, see [`Document::into_literal`].
     literal: bool,
 }
 
@@ -122,7 +121,7 @@ struct Parts {
 static NULL: LazyLock<Document> = LazyLock::new(|| Document(Arc::default()));
 
 impl Document {
-    /// The value at the top.
+    /// The top-level value.
     pub fn root(&self) -> Value<'_> {
         self.0.view(self.0.root)
     }
@@ -132,8 +131,7 @@ impl Document {
         NULL.clone()
     }
 
-    /// Marks a document that is a literal of an expression, for the few functions of Go that treat those
-    /// otherwise than what came from outside.
+    /// Marks a document as a literal of an expression: a few functions of Go treat literals differently from input.
     pub fn into_literal(mut self) -> Self {
         Arc::make_mut(&mut self.0).literal = true;
         self
@@ -197,22 +195,19 @@ pub enum Value<'a> {
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A whole number that fits 64 bits with sign.
+    /// An integer that fits 64 bits with sign.
     Int(i64),
-    /// A whole number beyond that which fits 64 bits without sign.
+    /// An integer that only fits 64 bits without sign.
     Uint(u64),
     /// Any other number.
     Double(f64),
-    /// Text.
     String(&'a str),
-    /// A list.
     List(List<'a>),
-    /// A map.
     Map(Map<'a>),
 }
 
 impl<'a> Value<'a> {
-    /// The text, if this is one.
+    /// The string, if this is one.
     pub fn as_str(self) -> Option<&'a str> {
         match self {
             Value::String(s) => Some(s),
@@ -220,7 +215,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The truth value, if this is one.
+    /// The boolean, if this is one.
     pub fn as_bool(self) -> Option<bool> {
         match self {
             Value::Bool(b) => Some(b),
@@ -254,12 +249,12 @@ impl<'a> Value<'a> {
         self.as_map()?.get(key)
     }
 
-    /// The value at the end of a chain of fields.
+    /// The value at the end of a path of fields.
     pub fn at(self, path: &[&str]) -> Option<Value<'a>> {
         path.iter().try_fold(self, |value, key| value.get(key))
     }
 
-    /// What kind of JSON value this is, in a user's words.
+    /// The JSON type, in a user's words.
     pub fn kind(self) -> &'static str {
         match self {
             Value::Null => "null",
@@ -272,7 +267,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A document of its own with a copy of this value.
+    /// Copies this value into its own document.
     pub fn to_document(self) -> Document {
         let mut builder = Builder::new();
         builder.value(self);
@@ -319,12 +314,10 @@ impl<'a> List<'a> {
         self.document.literal
     }
 
-    /// How many elements.
     pub fn len(self) -> usize {
         self.len as usize
     }
 
-    /// Whether there is none.
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
@@ -362,12 +355,10 @@ impl<'a> Map<'a> {
         self.document.literal
     }
 
-    /// How many entries.
     pub fn len(self) -> usize {
         self.len as usize
     }
 
-    /// Whether there is none.
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
@@ -378,7 +369,6 @@ impl<'a> Map<'a> {
         &self.document.entries[start..start + self.len as usize]
     }
 
-    /// The value of a key.
     pub fn get(self, key: &str) -> Option<Value<'a>> {
         self.get_key(Key::new(key))
     }
@@ -389,7 +379,6 @@ impl<'a> Map<'a> {
         self.find(key).map(|entry| self.document.view(entry.value))
     }
 
-    /// Whether the key is there.
     pub fn contains(self, key: Key<'_>) -> bool {
         self.find(key).is_some()
     }
@@ -418,7 +407,7 @@ impl<'a> Map<'a> {
             .find(|entry| self.text_of(entry) == key.text)
     }
 
-    /// Whether an entry has the key; compares bytes, which need not be looked at as text.
+    /// Whether an entry has the key; compares bytes, to avoid UTF-8 checks.
     #[inline]
     fn is_key(self, entry: &Entry, key: Key<'_>) -> bool {
         let start = entry.key_start as usize;
@@ -440,7 +429,7 @@ impl<'a> Map<'a> {
         ))
     }
 
-    /// All entries in written order.
+    /// All entries in document order.
     pub fn iter(self) -> impl ExactSizeIterator<Item = (Key<'a>, Value<'a>)> + Clone {
         self.entries().iter().map(move |entry| {
             (
@@ -450,7 +439,7 @@ impl<'a> Map<'a> {
         })
     }
 
-    /// All keys in written order.
+    /// All keys in document order.
     pub fn keys(self) -> impl ExactSizeIterator<Item = &'a str> + Clone {
         self.iter().map(|(key, _)| key.text())
     }

@@ -1,11 +1,12 @@
 //! YAML as Kubernetes reads it: text to located trees with Go's scalar rules, and values back to text.
 //!
-//! Counterpart: Kyverno 1.19's document splitter, go.yaml.in/yaml/v2 2.4 and sigs.k8s.io/yaml 1.6. The way is
-//! `split` (documents) → `scan` (tokens) → `parse` (syntax) → `compose` (tree). Scanner and parser are our own: what the
-//! Go library accepts is a dialect of YAML 1.1, and the crates that give events read YAML 1.2.
+//! Upstream counterpart: Kyverno 1.19's document splitter, go.yaml.in/yaml/v2 2.4 and sigs.k8s.io/yaml 1.6. The stages
+//! are `split` (documents) → `scan` (tokens) → `parse` (syntax) → `compose` (tree). Scanner and parser are our own: the
+//! Go library accepts a dialect of YAML 1.1, and the crates that provide events read YAML 1.2.
 //!
-//! Known deviations, all on inputs that no file of Kubernetes has: see the headers of `scan` and `compose`; nesting and
-//! size have limits ([`Limits`]); control characters are looked for in the whole document, not only up to `...`.
+//! Known deviations, all on inputs that do not occur in Kubernetes files: see the headers of `scan` and `compose`;
+//! nesting and size are limited ([`Limits`]); control characters are rejected in the whole document, not only up to
+//! `...`.
 
 mod chars;
 mod compose;
@@ -13,7 +14,6 @@ mod edit;
 pub mod emit;
 mod error;
 mod go_string;
-mod go_words;
 mod graft;
 mod number;
 mod parse;
@@ -31,29 +31,30 @@ mod tree;
 use std::sync::{Arc, OnceLock};
 
 pub use edit::Edits;
-pub use error::{Error, ErrorKind, NOT_UTF8};
+use error::Message;
+pub use error::{Error, ErrorKind};
 pub use go_string::{go_double, go_key, go_value};
 pub use graft::{Edited, Graft};
 pub use position::{LineIndex, Position, Span};
 pub use scalar::Segments;
 pub use tree::{Entries, Entry, Items, Kind, Node, NodeId, Number, Tree};
 
-/// What happens to a key that is set twice.
+/// How the reader treats duplicate keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
     /// The last one wins, as for `kubectl apply` and for Kyverno's resources.
     #[default]
     Lax,
-    /// It is an error, also where one of the two comes from a merge.
+    /// A duplicate key is an error, even if one of the two comes from a merge.
     Strict,
 }
 
-/// What the reader refuses for its size.
+/// Size limits of the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The largest file, in bytes; never more than 4 GiB.
     pub bytes: usize,
-    /// The deepest nesting, aliases expanded. Readers of the tree may rely on it for their recursion.
+    /// The deepest nesting, with aliases expanded. Consumers of the tree may rely on it for recursion.
     pub depth: usize,
 }
 
@@ -66,7 +67,6 @@ impl Default for Limits {
     }
 }
 
-/// The documents of one file.
 #[derive(Debug)]
 pub struct Stream {
     source: Arc<str>,
@@ -76,7 +76,6 @@ pub struct Stream {
     lines: OnceLock<LineIndex>,
 }
 
-/// One document of a file.
 #[derive(Debug)]
 pub struct Document {
     span: Span,
@@ -84,8 +83,8 @@ pub struct Document {
 }
 
 impl Stream {
-    /// The text of the file. Where the file ends without a line feed, one is added; bytes that are no UTF-8 are `?`.
-    /// Offsets are those of the file.
+    /// The text of the file. If the file ends without a line feed, one is added; invalid UTF-8 bytes are `?`. Offsets
+    /// are those of the file.
     pub fn source(&self) -> &Arc<str> {
         &self.source
     }
@@ -95,52 +94,49 @@ impl Stream {
         &self.documents
     }
 
-    /// The documents, given away.
     pub fn into_documents(self) -> Vec<Document> {
         self.documents
     }
 
-    /// Why the file could not be read at all: it is too large.
+    /// The reason why the whole file is unreadable: it is too large.
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }
 
-    /// Where Kyverno stops reading without a word: at a line that starts with `---` and goes on with something else.
-    /// What follows is lost, and so is the document that the line would have ended.
+    /// The line at which Kyverno silently stops reading: it starts with `---` and continues with other text. Kyverno
+    /// loses the rest of the file, and the document that the line would have ended.
     pub fn cut(&self) -> Option<&Error> {
         self.cut.as_ref()
     }
 
-    /// The first reason not to use the file: its own error, or that of a document.
+    /// The first error that makes the file unusable: its own, or that of a document.
     pub fn first_error(&self) -> Option<&Error> {
         let own = self.error();
         own.or_else(|| self.documents.iter().find_map(|document| document.tree().err()))
     }
 
-    /// The lines of the file, found on first use.
+    /// The lines of the file, computed on first use.
     pub fn lines(&self) -> &LineIndex {
         self.lines.get_or_init(|| LineIndex::new(Arc::clone(&self.source)))
     }
 }
 
 impl Document {
-    /// Where the document stands in the file.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// The document's tree, or why it has none.
+    /// The document's tree, or the error.
     pub fn tree(&self) -> Result<&Tree, &Error> {
         self.tree.as_ref()
     }
 
-    /// The document's tree, given away.
     pub fn into_tree(self) -> Result<Tree, Error> {
         self.tree
     }
 }
 
-/// Reads a file: splits it into documents and reads each one. An error in one of them leaves the others alone.
+/// Reads a file: splits it into documents and reads each one. An error in one document does not affect the others.
 pub fn read(bytes: impl AsRef<[u8]>, mode: Mode, limits: &Limits) -> Stream {
     let bytes = bytes.as_ref();
     if bytes.len() > limits.bytes.min(u32::MAX as usize / 2) {
@@ -172,10 +168,10 @@ pub fn read(bytes: impl AsRef<[u8]>, mode: Mode, limits: &Limits) -> Stream {
     }
 }
 
-/// Reads a text as one document, as Go's `yaml.Unmarshal` does: what follows the first document is not looked at.
+/// Reads a text as one document like Go's `yaml.Unmarshal`: the text after the first document is ignored.
 ///
 /// # Errors
-/// Why it has no tree.
+/// If the document cannot be read.
 pub fn read_first(text: &str, mode: Mode, limits: &Limits) -> Result<Tree, Error> {
     if text.len() > limits.bytes.min(u32::MAX as usize / 2) {
         let message = format!("this text has more than {} bytes", limits.bytes);
@@ -186,7 +182,7 @@ pub fn read_first(text: &str, mode: Mode, limits: &Limits) -> Result<Tree, Error
     document(&source, span, &[], mode, limits)
 }
 
-/// The file as text with a final line feed, and the bytes that had to be replaced.
+/// The file as text with a final line feed, and the offsets of replaced bytes.
 fn to_text(bytes: &[u8]) -> (String, Vec<u32>) {
     let mut text = String::with_capacity(bytes.len() + 1);
     let mut invalid = Vec::new();
@@ -206,12 +202,14 @@ fn to_text(bytes: &[u8]) -> (String, Vec<u32>) {
 fn document(source: &Arc<str>, span: Span, invalid: &[u32], mode: Mode, limits: &Limits) -> Result<Tree, Error> {
     let next = invalid.partition_point(|at| *at < span.start);
     if let Some(&at) = invalid.get(next).filter(|at| **at < span.end) {
-        return Err(Error::new(ErrorKind::Encoding, Span::new(at, at + 1), NOT_UTF8));
+        let message = Message::from("this is not UTF-8").with_help("save the file as UTF-8");
+        return Err(Error::new(ErrorKind::Utf8, Span::new(at, at + 1), message));
     }
     if let Some(at) = chars::forbidden(&source[span.start as usize..span.end as usize]) {
         let at = span.start as usize + at;
         let found = source[at..].chars().next().unwrap_or_default();
-        let message = format!("the character U+{:04X} is not allowed", found as u32);
+        let text = format!("the character U+{:04X} is not allowed", found as u32);
+        let message = Message::new(text, "control characters are not allowed");
         return Err(Error::new(
             ErrorKind::Encoding,
             Span::of(at, at + found.len_utf8()),

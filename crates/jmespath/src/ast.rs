@@ -1,12 +1,12 @@
 //! The tree of an expression.
 //!
-//! Upstream counterpart: `ASTNode` of go-jmespath's `parser.go`. The numbers of the kinds show in the texts of type errors.
+//! Upstream counterpart: `ASTNode` of go-jmespath's `parser.go`. Type error messages contain the numbers of the node
+//! kinds.
 
 use std::{fmt::Write as _, sync::Arc};
 
 use kyvtest_go_compat::value::Data;
 
-/// How two values are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparator {
     /// `<`
@@ -37,10 +37,10 @@ impl Comparator {
     }
 }
 
-/// One node. Its operands come in the order in which the expression has them.
+/// One node. Its operands are in source order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
-    /// What is left of an index that could not be read; an error when it is evaluated.
+    /// An index that could not be parsed; an error when evaluated.
     Empty,
     /// `a == b` and the other comparisons.
     Comparator(Comparator, Box<(Node, Node)>),
@@ -52,15 +52,15 @@ pub enum Node {
     Function(Option<Arc<str>>, Vec<Node>),
     /// A key of the current map.
     Field(Arc<str>),
-    /// `a[?c].b`: the filtered list, what is made of its elements, the condition.
+    /// `a[?c].b`: the filtered list, the projection of its elements, the condition.
     FilterProjection(Box<(Node, Node, Node)>),
     /// `a[]`, before its elements are projected.
     Flatten(Box<Node>),
-    /// The current value, where the grammar needs an operand and the expression has none.
+    /// The current value, if the grammar needs an operand and the expression has none.
     Identity,
     /// `[n]` of the current list.
     Index(i64),
-    /// A list and what is taken of it: an index or a slice.
+    /// A list, and an index or a slice of it.
     IndexExpression(Box<(Node, Node)>),
     /// A raw string or a JSON literal.
     Literal(Data),
@@ -76,19 +76,18 @@ pub enum Node {
     Not(Box<Node>),
     /// `a | b`
     Pipe(Box<(Node, Node)>),
-    /// `a[*].b` and `a[].b`: the list, and what is made of its elements.
+    /// `a[*].b` and `a[].b`: the list, and the projection of its elements.
     Projection(Box<(Node, Node)>),
     /// `a.b`
     Subexpression(Box<(Node, Node)>),
     /// `[start:stop:step]`
     Slice([Option<i64>; 3]),
-    /// `a.*.b`: the map, and what is made of its values.
+    /// `a.*.b`: the map, and the projection of its values.
     ValueProjection(Box<(Node, Node)>),
 }
 
 impl Node {
-    /// The name under which a function is called if this stands before the parenthesis: upstream takes the value of any
-    /// node that is a string.
+    /// The function name if this node precedes a parenthesis: upstream accepts any node whose value is a string.
     pub(super) fn callee(&self) -> Option<Arc<str>> {
         match self {
             Self::Field(name) => Some(name.clone()),

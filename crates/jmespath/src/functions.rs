@@ -1,7 +1,7 @@
-//! The functions: which there are, what they take, and how a call is checked.
+//! The table of functions, their signatures, and the check of calls.
 //!
 //! Upstream counterpart: go-jmespath's `functions.go` (`CallFunction`, `resolveArgs`, `typeCheck`) and the table of
-//! Kyverno's `pkg/engine/jmespath/functions.go`. A function that is not known is an error when it is called, not before.
+//! Kyverno's `pkg/engine/jmespath/functions.go`. An unknown function is an error when it is called, not before.
 
 mod arithmetic;
 mod collections;
@@ -20,7 +20,7 @@ use super::{
 };
 use kyvtest_go_compat::value::Data;
 
-/// What an argument may be.
+/// The type of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     Number,
@@ -68,7 +68,7 @@ impl Type {
 
 type Handler = for<'c, 'e> fn(&Call<'c, 'e>) -> ItemResult<'e>;
 
-/// How many arguments a function takes.
+/// The number of arguments of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arity {
     /// As many as it has types.
@@ -106,7 +106,7 @@ fn panic<T>(text: impl Into<String>) -> Result<T, Error> {
     Err(Error::Panic(text.into()))
 }
 
-/// What Go says about a conversion that fails.
+/// Go's message for a failed conversion.
 fn conversion<T>(item: &Item<'_>, wanted: &str) -> Result<T, Error> {
     panic(format!(
         "interface conversion: interface {{}} is {}, not {wanted}",
@@ -123,7 +123,7 @@ impl<'e> Call<'_, 'e> {
         self.args.get(index).unwrap_or(&Item::NULL)
     }
 
-    /// The text of an argument that was checked to be one; it is paid for.
+    /// The string of an argument that was checked to be one; charges for it.
     fn text(&self, index: usize) -> Result<&str, Error> {
         match self.arg(index) {
             Item::Data(Data::String(text)) => {
@@ -142,7 +142,7 @@ impl<'e> Call<'_, 'e> {
         }
     }
 
-    /// The list of an argument that was checked to be some kind of one: that of `items()` panics upstream.
+    /// The list of an argument that was checked to be some kind of list; for the list of `items()` upstream panics.
     fn list(&self, index: usize) -> Result<&Arc<Vec<Data>>, Error> {
         match self.arg(index) {
             Item::Data(Data::List(items)) => {
@@ -153,7 +153,7 @@ impl<'e> Call<'_, 'e> {
         }
     }
 
-    /// Text for an answer; it is paid for.
+    /// Returns a string result; charges for it.
     fn answer(&self, text: impl Into<Data>) -> ItemResult<'e> {
         let text = text.into();
         if let Data::String(text) = &text {
@@ -163,7 +163,6 @@ impl<'e> Call<'_, 'e> {
     }
 }
 
-/// Calls a function.
 pub(super) fn call<'e>(interpreter: &Interpreter<'_>, name: &str, args: Vec<Item<'e>>) -> ItemResult<'e> {
     let Some(function) = FUNCTIONS.iter().find(|function| function.name == name) else {
         return refused(format!("unknown function: {name}"));

@@ -1,7 +1,7 @@
-//! Walks the tree of an expression over a value.
+//! Evaluates an expression on a value.
 //!
-//! Upstream counterpart: go-jmespath's `interpreter.go`. Which places take a missing key for `null` and which pass the
-//! error on follows it node by node.
+//! Upstream counterpart: go-jmespath's `interpreter.go`. Each node follows it in treating a missing key as `null` or
+//! passing the error on.
 
 use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
@@ -13,9 +13,9 @@ use super::{
 };
 use kyvtest_go_compat::value::Data;
 
-/// How many steps an evaluation may take: nodes, elements, and text in pieces of 16 bytes.
+/// The work limit of an evaluation: nodes, elements, and text in units of 16 bytes.
 const WORK_LIMIT: u64 = 20_000_000;
-/// How large an answer may be: values, and text in pieces of 16 bytes.
+/// The size limit of a result: values, and text in units of 16 bytes.
 const SIZE_LIMIT: usize = 4_000_000;
 
 const TOO_MUCH_WORK: Error = Error::Limit("the evaluation takes too much work");
@@ -23,13 +23,12 @@ const TOO_LARGE: Error = Error::Limit("the value is too large or nests too deepl
 
 pub(super) type ItemResult<'e> = Result<Item<'e>, Error>;
 
-/// One evaluation.
 pub(super) struct Interpreter<'c> {
     pub(super) context: &'c Context<'c>,
     work: Cell<u64>,
 }
 
-/// The answer of an expression.
+/// Evaluates an expression.
 pub(super) fn search(node: &Node, value: &Data, context: &Context<'_>) -> Result<Data, Error> {
     let interpreter = Interpreter {
         context,
@@ -40,7 +39,7 @@ pub(super) fn search(node: &Node, value: &Data, context: &Context<'_>) -> Result
     Ok(answer)
 }
 
-/// A missing key counts as null here.
+/// Treats a missing key as null.
 fn or_null(answer: ItemResult<'_>) -> ItemResult<'_> {
     match answer {
         Err(Error::NotFound(_)) => Ok(Item::NULL),
@@ -48,7 +47,7 @@ fn or_null(answer: ItemResult<'_>) -> ItemResult<'_> {
     }
 }
 
-/// An error counts as null here, unless it is about the evaluation as such.
+/// Treats an error as null, unless it is about the evaluation as such.
 fn any_or_null(answer: ItemResult<'_>) -> ItemResult<'_> {
     match answer {
         Err(Error::NotFound(_) | Error::Function(_)) => Ok(Item::NULL),
@@ -57,19 +56,19 @@ fn any_or_null(answer: ItemResult<'_>) -> ItemResult<'_> {
 }
 
 impl Interpreter<'_> {
-    /// Pays for a number of steps.
+    /// Charges a number of steps.
     pub(super) fn charge(&self, steps: usize) -> Result<(), Error> {
         let left = self.work.get().checked_sub(steps as u64).ok_or(TOO_MUCH_WORK)?;
         self.work.set(left);
         Ok(())
     }
 
-    /// Pays for text of a length in bytes that will be read or written.
+    /// Charges for reading or writing text of a length in bytes.
     pub(super) fn charge_text(&self, length: usize) -> Result<(), Error> {
         self.charge(1 + length / 16)
     }
 
-    /// Pays for a walk over a whole value; fails where it is too large for that.
+    /// Charges for a traversal of a whole value; fails if it is too large.
     pub(super) fn check_size(&self, data: &Data) -> Result<(), Error> {
         let size = data.size(SIZE_LIMIT).ok_or(TOO_LARGE)?;
         self.charge(size)
@@ -221,7 +220,7 @@ impl Interpreter<'_> {
                     return Ok(Item::NULL);
                 };
                 let mut collected = Vec::new();
-                // Upstream evaluates once per entry on null before it comes to the values.
+                // Upstream evaluates once per entry on null before it evaluates the values.
                 for _ in 0..entries.len() {
                     self.collect(&mut collected, &sides.1, &Item::NULL)?;
                 }
@@ -233,7 +232,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Adds what a projection makes of an element, unless that is null.
+    /// Adds the projection of an element, unless it is null.
     fn collect<'e>(&self, collected: &mut Vec<Data>, node: &'e Node, element: &Item<'e>) -> Result<(), Error> {
         let made = or_null(self.execute(node, element))?;
         if !made.is_null() {

@@ -1,4 +1,4 @@
-//! What an expression computes with: JSON data, and two types that only Go has.
+//! Values of an expression: JSON data, and two types that only Go has.
 //!
 //! Upstream counterpart: Go's `interface{}` values and go-jmespath's `util.go`.
 
@@ -12,9 +12,9 @@ use kyvtest_go_compat::value::Data;
 pub(super) enum Item<'e> {
     /// JSON.
     Data(Data),
-    /// The list that `items()` makes: Go's `[]map[string]interface{}`, which many functions take for no list at all.
+    /// The list that `items()` returns: Go's `[]map[string]interface{}`, which many functions do not accept as a list.
     Objects(Arc<Vec<Data>>),
-    /// An expression that was not evaluated: `&expr`.
+    /// An unevaluated expression: `&expr`.
     Expref(&'e Node),
 }
 
@@ -25,12 +25,12 @@ impl<'e> Item<'e> {
         matches!(self, Item::Data(Data::Null))
     }
 
-    /// The data, for a place in a list or map or as the answer.
+    /// Converts to data, for use in a list or map or as the result.
     pub(super) fn into_data(self) -> Data {
         match self {
             Item::Data(data) => data,
             Item::Objects(objects) => Data::List(objects),
-            // Go's JSON of a structure without fields that others may see.
+            // Go's JSON of a structure without exported fields.
             Item::Expref(_) => Data::Map(Arc::default()),
         }
     }
@@ -43,7 +43,7 @@ impl<'e> Item<'e> {
         }
     }
 
-    /// What counts as false in a condition: null, false, and everything empty.
+    /// Whether the value is false in a condition: null, false, and everything empty.
     pub(super) fn is_false(&self) -> bool {
         match self {
             Item::Data(Data::Null | Data::Bool(false)) => true,
@@ -54,7 +54,7 @@ impl<'e> Item<'e> {
         }
     }
 
-    /// The name of the Go type, as a failed conversion says it.
+    /// The name of the Go type in conversion errors.
     pub(super) fn go_type(&self) -> &'static str {
         match self {
             Item::Data(data) => match data {
@@ -87,7 +87,7 @@ impl<'e> Item<'e> {
     }
 }
 
-/// Go's `reflect.DeepEqual`. Each pair costs a unit of `work`; values with shared parts could cost any number.
+/// Go's `reflect.DeepEqual`. Each pair costs a unit of `work`; values with shared parts could cost any amount.
 pub(super) fn equal(a: &Item<'_>, b: &Item<'_>, work: &mut u64) -> Result<bool, Error> {
     match (a, b) {
         (Item::Data(a), Item::Data(b)) => equal_data(a, b, work),

@@ -1,7 +1,7 @@
-//! The words of an expression.
+//! Splits an expression into tokens.
 //!
-//! Upstream counterpart: go-jmespath's `lexer.go`, with its error texts and its oddities: an unquoted name may end in
-//! U+0080, and a single `=` is a token that nothing takes.
+//! Upstream counterpart: go-jmespath's `lexer.go`, with its error messages and its oddities: an unquoted name may end
+//! in U+0080, and a single `=` is a token that the grammar never uses.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use kyvtest_go_compat::{
     value::{Data, go_json},
 };
 
-/// A word.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
     Unknown,
@@ -85,7 +84,7 @@ impl Token {
         }
     }
 
-    /// How strongly the word binds what stands before it.
+    /// How strongly the token binds to the expression before it.
     pub(super) fn binding_power(&self) -> u8 {
         match self {
             Self::Pipe => 1,
@@ -110,7 +109,7 @@ pub(super) fn syntax(message: impl std::fmt::Display) -> Error {
     Error::Syntax(format!("SyntaxError: {message}"))
 }
 
-/// The words of a text; the last one is [`Token::Eof`].
+/// Splits an expression; the last token is [`Token::Eof`].
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Error> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -183,7 +182,7 @@ fn identifier(text: &str) -> (Token, &str) {
     (Token::UnquotedIdentifier(text[..end].into()), &text[end..])
 }
 
-/// The text up to a delimiter that is not escaped, and what follows it.
+/// The text up to an unescaped delimiter, and the rest.
 fn until(text: &str, end: char) -> Result<(&str, &str), Error> {
     let mut escaped = false;
     for (at, c) in text.char_indices() {

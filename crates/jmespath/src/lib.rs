@@ -1,17 +1,17 @@
-//! Kyverno's JMESPath: the standard grammar and functions, Kyverno's own functions, and a missing key that is an error.
+//! Kyverno's JMESPath: the standard grammar and functions, Kyverno's own functions, and missing keys as errors.
 //!
 //! Upstream counterpart: github.com/kyverno/go-jmespath (commit 95e59c16) with the functions of Kyverno 1.19
-//! `pkg/engine/jmespath`, error texts included. An expression is compiled once ([`Expression::parse`]) and searches any
-//! number of values ([`Expression::search`]); both are pure, clock and randomness come with the [`Context`].
+//! `pkg/engine/jmespath`, error messages included. An expression is compiled once ([`Expression::parse`]) and evaluated
+//! on any number of values ([`Expression::search`]); both are pure, the [`Context`] provides clock and randomness.
 //!
 //! Known deviations:
-//! - Where upstream panics, which ends its process, the answer is [`Error::Panic`] with the text of the panic.
-//! - Upstream's `sort_by` sorts the list of the document itself, so that later looks at it see the new order; here nothing
-//!   is ever changed.
-//! - The list of `items()` is of a type of its own upstream, which some functions refuse. Here it is that only as long as
-//!   it is not part of another list or map.
-//! - Text is UTF-8: what `base64_decode` makes of other bytes has U+FFFD in place of each of them.
-//! - Members of maps come in order of their keys where upstream's order is random (`keys`, `values`, `*`).
+//! - If upstream panics, which ends its process, the result is [`Error::Panic`] with the panic's message.
+//! - Upstream's `sort_by` sorts the list of the document itself, which later expressions see; here nothing is ever
+//!   changed.
+//! - Upstream's `items()` returns a list of its own Go type, which some functions reject. Here the list loses that type
+//!   when it becomes part of another list or map.
+//! - Strings are UTF-8: `base64_decode` replaces each invalid byte by U+FFFD.
+//! - Members of maps are sorted by key; upstream's order is random (`keys`, `values`, `*`).
 //! - `is_external_url` knows no names but `localhost`.
 //! - Depth, size and work are bounded ([`Error::Limit`]).
 
@@ -26,7 +26,7 @@ use thiserror::Error;
 
 use kyvtest_go_compat::{text::time::Timestamp, value::Data};
 
-/// What an expression may ask of the world around it.
+/// The external inputs of an evaluation.
 #[derive(Clone, Copy, Default)]
 pub struct Context<'a> {
     /// The clock, for `time_now`, `time_now_utc` and `time_since`.
@@ -43,16 +43,16 @@ impl std::fmt::Debug for Context<'_> {
     }
 }
 
-/// Why there is no answer; prints as upstream does.
+/// An evaluation error; prints as upstream does.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The text is no expression.
+    /// A syntax error.
     #[error("{0}")]
     Syntax(String),
-    /// A key that a map does not have. Many places of an expression take it for `null`.
+    /// A key that a map does not have. Many parts of an expression treat it as `null`.
     #[error("Unknown key \"{0}\" in path")]
     NotFound(String),
-    /// A function refused.
+    /// A function returned an error.
     #[error("{0}")]
     Function(String),
     /// Upstream's code panics.
@@ -63,7 +63,6 @@ pub enum Error {
     Limit(&'static str),
 }
 
-/// A compiled expression.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expression {
     node: ast::Node,
@@ -73,7 +72,7 @@ impl Expression {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// [`Error::Syntax`], or [`Error::Limit`] where it nests too deeply.
+    /// [`Error::Syntax`], or [`Error::Limit`] if it nests too deeply.
     pub fn parse(text: &str) -> Result<Self, Error> {
         Ok(Self {
             node: parser::parse(text)?,
@@ -85,7 +84,7 @@ impl Expression {
         &self.node
     }
 
-    /// The answer for a value.
+    /// Evaluates the expression on a value.
     ///
     /// # Errors
     /// All but [`Error::Syntax`].
@@ -94,10 +93,10 @@ impl Expression {
     }
 }
 
-/// Compiles an expression and searches a value.
+/// Compiles an expression and evaluates it on a value.
 ///
 /// # Errors
-/// All that [`Expression::parse`] and [`Expression::search`] have.
+/// Those of [`Expression::parse`] and [`Expression::search`].
 pub fn search(expression: &str, value: &Data, context: &Context<'_>) -> Result<Data, Error> {
     Expression::parse(expression)?.search(value, context)
 }

@@ -1,8 +1,10 @@
-//! From text to tree: a Pratt parser.
+//! A Pratt parser for expressions.
 //!
-//! Upstream counterpart: go-jmespath's `parser.go`, with its error texts and its leniency: commas between arguments and
-//! between members of a hash may be missing, and an index at the start of an expression that cannot be read is an empty
-//! node instead of an error. Deviation: how deep an expression nests is bounded.
+//! Upstream counterpart: go-jmespath's `parser.go`, with its error messages and its leniency: commas between arguments
+//! and between members of a hash may be missing, and an invalid index at the start of an expression is an empty node
+//! instead of an error.
+//!
+//! Deviation: the nesting of an expression is bounded.
 
 use super::{
     Error,
@@ -14,14 +16,13 @@ use kyvtest_go_compat::{
     value::{Data, go_json},
 };
 
-/// How deep the tree may become, and so how deep evaluation recurses.
+/// The maximum depth of the tree, which bounds the recursion of evaluation.
 const DEPTH_LIMIT: usize = 400;
-/// How deep the parser recurses.
+/// The maximum recursion of the parser.
 const NESTING_LIMIT: usize = 200;
 
 const TOO_DEEP: Error = Error::Limit("the expression nests too deeply");
 
-/// Compiles an expression.
 pub(super) fn parse(text: &str) -> Result<Node, Error> {
     let mut parser = Parser {
         tokens: tokens(text)?,
@@ -38,7 +39,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Error> {
     }
 }
 
-/// A node and the depth of what is below it.
+/// A node and the depth below it.
 struct Tree {
     node: Node,
     depth: usize,
@@ -69,7 +70,7 @@ impl Tree {
     }
 }
 
-/// Takes nodes apart from their depths.
+/// Separates nodes from their depths.
 fn split(trees: Vec<Tree>) -> (Vec<Node>, usize) {
     let depth = trees.iter().map(|tree| tree.depth).max().unwrap_or(0);
     (trees.into_iter().map(|tree| tree.node).collect(), depth)
@@ -131,7 +132,7 @@ impl Parser {
         Ok(left)
     }
 
-    /// What a word means at the start of an expression.
+    /// Parses a token at the start of an expression.
     fn prefix(&mut self, token: Token) -> Parsed {
         match token {
             Token::JsonLiteral(text) => {
@@ -164,7 +165,7 @@ impl Parser {
             Token::Lbracket => match self.current() {
                 Token::Number(_) | Token::Colon => match self.index() {
                     Ok(right) => self.project_if_slice(Tree::leaf(Node::Identity), right),
-                    // Upstream forgets the error here.
+                    // Upstream drops the error here.
                     Err(_) => Ok(Tree::leaf(Node::Empty)),
                 },
                 Token::Star if *self.lookahead(1) == Token::Rbracket => {
@@ -187,7 +188,7 @@ impl Parser {
         }
     }
 
-    /// What a word means after an expression.
+    /// Parses a token after an expression.
     fn infix(&mut self, token: Token, left: Tree) -> Parsed {
         let power = token.binding_power();
         let comparator = match token {

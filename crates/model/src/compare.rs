@@ -1,53 +1,49 @@
-//! Two verdicts on one request: one class of divergence, with its first cause.
+//! Compares two verdicts on one request: one class of divergence, with its first cause.
 //!
-//! The classes stand in the order in which they are tried; the first that holds is the answer. A side *objects* if its
-//! effect is not to admit. What the texts of the hazards say comes from the caller: nothing here knows how a native policy
-//! was made.
+//! The classes are tried in order; the first that holds is the result. A side *objects* if its effect is not to admit.
+//! The caller provides the hazards with their messages: nothing here knows how a native policy was generated.
+//!
+//! Upstream counterpart: none.
 
 use crate::verdict::{DivergenceClass, Effect, Part, Status, Verdict};
 use kyvtest_go_compat::value::{Document, Value};
 
-/// Which way a known cause moves the native side.
+/// The direction in which a known cause moves the native side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tendency {
-    /// It admits more.
+    /// The native side admits more.
     Weaker,
-    /// It refuses more.
+    /// The native side denies more.
     Stricter,
-    /// Either.
     Either,
-    /// It says something else.
+    /// The native side reports another message.
     Text,
 }
 
-/// Something in the policy that may make the two sides differ.
+/// A feature of the policy that may make the two sides differ.
 #[derive(Debug, Clone, Copy)]
 pub struct CandidateCause<'s> {
-    /// Its code.
     pub code: &'s str,
-    /// Which way.
     pub tendency: Tendency,
-    /// The part of the policy: `spec.rules[0].exclude.any[0]`.
+    /// The path in the policy: `spec.rules[0].exclude.any[0]`.
     pub path: &'s str,
-    /// What is the matter and what to write instead.
     pub text: &'s str,
 }
 
-/// The difference on one request.
+/// A difference on one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Divergence {
-    /// The class.
     pub class: DivergenceClass,
-    /// The code of the cause: a hazard's, or that of the refusal.
+    /// The code of a hazard, or of the conversion's refusal.
     pub code: Option<String>,
-    /// The cause for people.
+    /// Human-readable.
     pub cause: String,
 }
 
-/// The class of two verdicts; `None` if they do not differ.
+/// The class of two verdicts; `None` if they agree.
 pub fn class(kyverno: &Verdict, native: &Verdict) -> Option<DivergenceClass> {
     let (ours, theirs) = (kyverno.effect, native.effect);
-    // What an exception lifts is not evaluated, even if it is reported as passed.
+    // A rule that an exception exempts is not evaluated, even if it is reported as passed.
     let lifted = |verdict: &Verdict| matches!(verdict.trace.part, Part::Exception | Part::ExceptionCondition);
     let evaluated = |verdict: &Verdict| {
         let spoke = !matches!(verdict.status, Status::NoMatch | Status::Skip | Status::Unsupported);
@@ -70,17 +66,17 @@ pub fn class(kyverno: &Verdict, native: &Verdict) -> Option<DivergenceClass> {
     }
 }
 
-/// One side of a mutation: what is decided, and the object after admission.
+/// One side of a mutation: its verdict, and the object after admission.
 #[derive(Debug, Clone, Copy)]
 pub struct Mutation<'m> {
     pub verdict: &'m Verdict,
-    /// `None` if the request is refused.
+    /// `None` if the request is denied.
     pub object: Option<&'m Document>,
     /// Whether the side changed the object.
     pub changed: bool,
 }
 
-/// The difference of two mutations with its first cause; `None` if both refuse, or admit the same object. The order of keys
+/// Compares two mutations and finds the first cause; `None` if both deny, or admit the same object. The order of keys
 /// does not count, that of list items does.
 pub fn compare_mutations(
     kyverno: Mutation<'_>,
@@ -128,7 +124,7 @@ fn same_object(a: Value<'_>, b: Value<'_>) -> bool {
     }
 }
 
-/// The difference with its first cause; `None` if there is none.
+/// Compares two verdicts and finds the first cause; `None` if they agree.
 pub fn compare(kyverno: &Verdict, native: &Verdict, suspects: &[CandidateCause<'_>]) -> Option<Divergence> {
     let class = class(kyverno, native)?;
     let suspect = first_cause(class, kyverno, native, suspects);
@@ -146,8 +142,8 @@ pub fn compare(kyverno: &Verdict, native: &Verdict, suspects: &[CandidateCause<'
     })
 }
 
-/// The first suspect that moves the native side this way: rather one that moves it no other way, and rather one that is about
-/// the part where the sides part.
+/// The first candidate that moves the native side in this direction. Prefers candidates with only this direction, and
+/// those about the part where the sides differ.
 fn first_cause<'s>(
     class: DivergenceClass,
     kyverno: &Verdict,
@@ -158,7 +154,7 @@ fn first_cause<'s>(
         DivergenceClass::Weaker => matches!(suspect.tendency, Tendency::Weaker | Tendency::Either),
         DivergenceClass::Stricter => matches!(suspect.tendency, Tendency::Stricter | Tendency::Either),
         DivergenceClass::Message => suspect.tendency == Tendency::Text,
-        // Whether one side looks or can evaluate shows in no effect here, but comes from the same causes.
+        // A side that skips the request or fails to evaluate has no visible effect here, but the causes are the same.
         DivergenceClass::Action | DivergenceClass::Changed | DivergenceClass::Error | DivergenceClass::Scope => {
             suspect.tendency != Tendency::Text
         }
@@ -174,16 +170,16 @@ fn first_cause<'s>(
     let plain = |suspect: &&CandidateCause<'_>| suspect.tendency != Tendency::Either;
     let fitting: Vec<&CandidateCause<'_>> = suspects.iter().filter(fits).collect();
     let rank = |suspect: &&&CandidateCause<'_>| (!is_about(suspect), !plain(suspect));
-    // The first of those that rank alike.
+    // The first of equal rank.
     fitting.iter().min_by_key(rank).copied()
 }
 
-/// What the paths of a part have in them.
+/// The words that occur in the paths of a part.
 const fn words_of(part: Part) -> &'static [&'static str] {
     match part {
         Part::Namespace => &["metadata.namespace"],
         Part::WebhookCondition(_) => &["webhookConfiguration"],
-        // Without a match in one of them nothing is known of the others.
+        // Without a match on one side nothing is known of the other parts.
         Part::Match => &["match"],
         Part::Exclude => &["exclude"],
         Part::Exception | Part::ExceptionCondition => &["exception"],

@@ -1,9 +1,9 @@
-//! What the engines know of Kubernetes: kinds and resources, selectors, rules, the admission request, the world around
+//! The engines' model of Kubernetes: kinds and resources, selectors, rules, the admission request, the cluster around
 //! it, and the questions that matching may ask about a request.
 //!
-//! Matching code never looks into a request directly. It knows a [`RequestClass`] (resource, operation: finite things that a
-//! proof enumerates) and asks [`Facts`] about everything else, so that the lines that decide a test are the lines that are
-//! proved. [`Concrete`] answers from a [`Request`].
+//! Matching code never looks into a request directly. It knows a [`RequestClass`] (resource, operation: the finite part
+//! that a proof enumerates) and asks [`Facts`] about everything else, so that tests and proofs run the same code.
+//! [`Concrete`] answers from a [`Request`].
 
 mod authorize;
 mod cluster;

@@ -1,5 +1,4 @@
-//! The data that both engines read and write: what a cluster serves and holds, policies of every kind, verdicts and how two
-//! verdicts compare.
+//! The data that both engines read and write: cluster contents, policies of every kind, verdicts and their comparison.
 
 pub mod compare;
 pub mod kube;

@@ -1,11 +1,11 @@
-//! The policy kinds as types, read once from located trees.
+//! The policy kinds as types, decoded once from located trees.
 //!
-//! Counterpart: the API types of Kyverno 1.19 (`api/kyverno`, github.com/kyverno/api) and of
-//! `k8s.io/api/admissionregistration/v1`, with the defaults and the strictness of their schemas. [`load`] says what a
-//! document is and what is wrong with it; everything that a diagnostic may have to point at keeps its span.
+//! Upstream counterpart: the API types of Kyverno 1.19 (`api/kyverno`, github.com/kyverno/api) and of
+//! `k8s.io/api/admissionregistration/v1`, with the defaults and the strictness of their schemas. [`load`] determines
+//! the kind of a document and reports its problems; everything that a diagnostic may have to point at keeps its span.
 //!
-//! Known deviations: fields below `manifests`, `mutate`, `generate` and `verifyImages` are kept as located parts and not checked here; neither are `status` and the schemas of kinds that
-//! are recognised only.
+//! Known deviations: fields below `manifests`, `mutate`, `generate` and `verifyImages` are kept as located parts and
+//! not checked here; neither are `status` and the schemas of kinds that are only recognised.
 
 mod admission;
 pub mod autogen;

@@ -1,31 +1,30 @@
-//! What an engine says about one request: a status for the report, an effect for the user of the cluster, and which part
-//! of the policy decided.
+//! The verdict of an engine on one request: a status for the report, an effect for the user of the cluster, and the
+//! part of the policy that decided.
 //!
-//! The words are those of Kyverno's reports, with `no-match` and `unsupported` besides them.
+//! The statuses are those of Kyverno's reports, plus `no-match` and `unsupported`.
 
 use std::fmt;
 
-/// What a report shows.
+/// The status in a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// Everything holds.
+    /// Every validation holds.
     Pass,
-    /// Something does not hold.
+    /// A validation does not hold.
     Fail,
-    /// Something does not hold, and the policy is not scored.
+    /// A validation does not hold, and the policy is not scored.
     Warn,
-    /// It could not be decided.
+    /// The evaluation failed.
     Error,
-    /// The policy matches and does not look further.
+    /// The policy matches, but a condition or an exception skips its validation.
     Skip,
     /// The policy does not match.
     NoMatch,
-    /// The rule is of a type that is not decided here.
+    /// The rule's type is not evaluated here.
     Unsupported,
 }
 
 impl Status {
-    /// The word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -45,21 +44,20 @@ impl fmt::Display for Status {
     }
 }
 
-/// What a user of the cluster feels: the first of deny, audit and warn that is taken, else admit.
+/// The effect on a user of the cluster: the first of deny, audit and warn that applies, else admit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
-    /// Nothing.
+    /// The request is admitted silently.
     Admit,
-    /// A warning.
+    /// The request is admitted with a warning.
     Warn,
-    /// A note in the report or the audit event.
+    /// The request is admitted and the violation recorded in the report or the audit event.
     Audit,
-    /// The request is refused.
+    /// The request is denied.
     Deny,
 }
 
 impl Effect {
-    /// The word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Admit => "admit",
@@ -81,7 +79,7 @@ impl fmt::Display for Effect {
     }
 }
 
-/// The part of a policy that decided. Numbers are places in the policy's lists, from 0.
+/// The part of a policy that decided. Numbers are indices into the policy's lists, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
     /// The policy is for another namespace.
@@ -92,9 +90,7 @@ pub enum Part {
     Match,
     /// `exclude`.
     Exclude,
-    /// An exception.
     Exception,
-    /// A condition of an exception.
     ExceptionCondition,
     /// A precondition or match condition.
     Precondition(usize),
@@ -102,17 +98,13 @@ pub enum Part {
     Binding,
     /// The parameters.
     Params,
-    /// A validation.
     Validation(usize),
-    /// An audit annotation.
     AuditAnnotation(usize),
-    /// A mutation.
     Mutation(usize),
-    /// The budget of cost for all expressions together.
+    /// The cost budget of all expressions together.
     Budget,
     /// All validations: none objects.
     All,
-    /// The type of the rule.
     RuleType,
 }
 
@@ -138,12 +130,12 @@ impl fmt::Display for Part {
     }
 }
 
-/// How a verdict came about.
+/// The part of a policy that produced a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Trace {
     /// The part that decided.
     pub part: Part,
-    /// Whether an evaluation error decided, also where the status is another one.
+    /// Whether an evaluation error decided, even if the status is not `error`.
     pub erred: bool,
 }
 
@@ -160,28 +152,24 @@ impl Trace {
 }
 
 impl fmt::Display for Trace {
-    /// The part that decided, for people.
+    /// Describes the deciding part for users.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let erred = if self.erred { " (error)" } else { "" };
         write!(f, "{}{erred}", self.part)
     }
 }
 
-/// What an engine says.
+/// The verdict of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// What a report shows.
     pub status: Status,
-    /// What a user of the cluster feels.
     pub effect: Effect,
-    /// The text.
     pub message: String,
-    /// How it came about.
     pub trace: Trace,
 }
 
 impl Status {
-    /// How much a status says about a policy as a whole, of which each rule has one: errors most.
+    /// The rank of a status when the verdicts of several rules are combined: errors rank highest.
     pub const fn strength(self) -> u8 {
         match self {
             Self::Error => 6,
@@ -196,8 +184,8 @@ impl Status {
 }
 
 impl Verdict {
-    /// Several verdicts as one: the strongest effect and the strongest status, the texts of those that have both, and how the
-    /// first of them came about. Without any, nothing matched.
+    /// Combines several verdicts: the strongest effect and the strongest status, the messages of the verdicts that have
+    /// both, and the trace of the first of them. Without any verdict, nothing matched.
     pub fn strongest(verdicts: Vec<Self>) -> Self {
         let effect = verdicts.iter().map(|verdict| verdict.effect).max();
         let effect = effect.unwrap_or(Effect::Admit);
@@ -225,14 +213,14 @@ impl Verdict {
     }
 }
 
-/// How the answers of the two engines to one request differ, in the order in which the classes are tried.
+/// The differences between the two engines' verdicts on one request, in the order in which the classes are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DivergenceClass {
-    /// There is no native policy: none was built, or the API server refuses it.
+    /// There is no native policy: none was generated, or the API server rejects it.
     NotConvertible,
-    /// The native policy admits what Kyverno refuses or objects to.
+    /// The native policy admits a request that Kyverno denies or objects to.
     Weaker,
-    /// The native policy refuses or objects to what Kyverno admits.
+    /// The native policy denies or objects to a request that Kyverno admits.
     Stricter,
     /// Both object, with different effects.
     Action,
@@ -240,14 +228,14 @@ pub enum DivergenceClass {
     Changed,
     /// The same effect, but one side could not evaluate its expressions.
     Error,
-    /// The same effect, but only one side looked at the request.
+    /// The same effect, but only one side matched the request.
     Scope,
-    /// The same effect with another text.
+    /// The same effect with another message.
     Message,
 }
 
 impl DivergenceClass {
-    /// All of them, in order.
+    /// In the order of the classes.
     pub const ALL: [Self; 8] = [
         Self::NotConvertible,
         Self::Weaker,
@@ -259,7 +247,6 @@ impl DivergenceClass {
         Self::Message,
     ];
 
-    /// The word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NotConvertible => "not-convertible",

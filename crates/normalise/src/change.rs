@@ -1,4 +1,4 @@
-//! What normalisation changed, and why.
+//! The changes that normalisation made, and their causes.
 //!
 //! Upstream counterpart: none.
 

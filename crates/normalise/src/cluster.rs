@@ -1,4 +1,4 @@
-//! What normalisation needs to know about the request and the cluster.
+//! The facts about the request and the cluster that normalisation needs.
 //!
 //! Upstream counterpart: the informers of admission plugins and the registry of custom resources.
 
@@ -8,7 +8,6 @@ use kyvtest_go_compat::value::{Document, Value};
 
 use crate::RuleCheck;
 
-/// What the request does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Operation {
     #[default]
@@ -74,15 +73,14 @@ impl Plugin {
     }
 }
 
-/// What is known about the cluster.
 #[derive(Debug)]
 pub struct Cluster {
-    /// Enabled plugins; they run in kube-apiserver's order, whatever the order here.
+    /// Enabled plugins; they run in kube-apiserver's order, regardless of the order here.
     pub plugins: Vec<Plugin>,
     /// Objects that plugins look up: LimitRange, PriorityClass, StorageClass, RuntimeClass, IngressClass, ServiceAccount.
     pub objects: Vec<Document>,
-    /// Whether `objects` is all there is. If so, a reference to a missing object is refused as on a real server;
-    /// otherwise it is a warning.
+    /// Whether `objects` is complete. If so, a reference to a missing object is rejected as on a real server; otherwise
+    /// it is a warning.
     pub complete: bool,
     /// Existing namespaces; `None` means that every namespace exists.
     pub namespaces: Option<Vec<String>>,
@@ -133,7 +131,7 @@ impl Cluster {
     }
 }
 
-/// The request, as far as it is not in its body.
+/// The parts of the request outside its body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request<'r> {
     pub operation: Operation,

@@ -130,7 +130,7 @@ fn is_forbidden_null(schema: Value<'_>, node: &Node<'_>) -> bool {
     matches!(node, Node::Null) && !flag(schema, "nullable")
 }
 
-/// Sets missing fields that have a default, and removes nulls where the schema allows none.
+/// Sets missing fields that have a default, and removes nulls that the schema does not allow.
 pub(crate) fn default<'a>(schema: Value<'a>, node: &mut Node<'a>, root: bool) {
     match node {
         Node::Map(entries) => {

@@ -1,5 +1,5 @@
-//! Decodes an object into the tree of its Go type: unknown fields are dropped, wrong types refused, quantities and times
-//! written canonically.
+//! Decodes an object into the tree of its Go type: drops unknown fields, rejects wrong types, writes quantities and
+//! times canonically.
 //!
 //! Upstream counterpart: `sigs.k8s.io/json` with the `UnmarshalJSON` methods of apimachinery 0.36 (Quantity, Time,
 //! MicroTime, IntOrString, RawExtension) and of apiextensions.
@@ -22,7 +22,7 @@ use crate::{
 
 type Result<T> = std::result::Result<T, String>;
 
-/// How values are read.
+/// The rules for reading values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// The body of a request: unknown fields are dropped.
@@ -34,7 +34,7 @@ pub(crate) enum Mode {
     Converted,
 }
 
-/// Where the decoder is, for messages.
+/// The current path of the decoder, for messages.
 #[derive(Default)]
 pub(crate) struct Decoder {
     path: Vec<Cow<'static, str>>,
@@ -77,7 +77,7 @@ impl Decoder {
         self.unknown.push(out);
     }
 
-    /// Decodes into a struct. `existing` is what an earlier duplicate of the key gave.
+    /// Decodes into a struct. `existing` is the result of an earlier duplicate of the key.
     pub(crate) fn object<'a, I: Input<'a>>(
         &mut self,
         id: TypeId,
@@ -126,7 +126,7 @@ impl Decoder {
     fn value<'a, I: Input<'a>>(&mut self, shape: &Shape, input: I, existing: Option<Node<'a>>) -> Result<Node<'a>> {
         let view = input.view();
         if matches!(view, View::Null) && !matches!(shape, Shape::Struct(_) | Shape::List(_) | Shape::Map(_)) {
-            // null leaves a scalar as it was, and makes a map of quantities nil.
+            // null leaves a scalar unchanged, and makes a map of quantities nil.
             return Ok(match (shape, existing) {
                 (Shape::Resources | Shape::Bytes | Shape::Raw, _) | (_, None) => Node::Null,
                 (_, Some(existing)) => existing,
@@ -462,7 +462,7 @@ fn go_name(shape: &Shape) -> &'static str {
     }
 }
 
-/// The names that an object gives of its version and kind; `Err` if they are not text.
+/// The version and kind that an object names; `Err` if they are not strings.
 pub(crate) fn type_meta<'a, I: Input<'a>>(input: I) -> Result<(&'a str, &'a str)> {
     let entries = match input.view() {
         View::Map(entries) => entries,

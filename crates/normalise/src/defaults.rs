@@ -1,6 +1,6 @@
-//! Defaults of the version: constants from the table, and code where the API server has code.
+//! Defaults of the version: constants from the table, and code if the API server has code.
 //!
-//! Upstream counterpart: `pkg/apis/*/*/defaults.go` and the conversions between versioned and internal types that show
+//! Upstream counterpart: `pkg/apis/*/*/defaults.go` and the visible conversions between versioned and internal types
 //! (`serviceAccount`, `stringData`, `podCIDR`), Kubernetes 1.36.
 
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ mod objects;
 mod pod;
 mod workload;
 
-/// Sets what a type's constants cannot express. Runs before the constants of the type.
+/// Sets the defaults that a type's constants cannot express. Runs before the constants of the type.
 pub(crate) type Hook = for<'a, 'b> fn(&'b mut Node<'a>);
 
 /// The code of a type, if it has any.

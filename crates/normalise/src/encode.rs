@@ -1,7 +1,7 @@
-//! Writes the tree of a Go type as JSON: which empty fields are left out, and what the others look like.
+//! Writes the tree of a Go type as JSON: omits empty fields, and formats the others.
 //!
 //! Upstream counterpart: Go's `encoding/json` on the versioned types; for stored objects after a round trip through the
-//! storage encoding (protobuf), which does not tell an empty list from none.
+//! storage encoding (protobuf), which does not distinguish an empty list from none.
 
 use kyvtest_go_compat::value::{Builder, Document};
 
@@ -10,12 +10,12 @@ use crate::{
     table::{Field, Omit, Shape, TABLE, Type, TypeId},
 };
 
-/// Which of the two forms of an object is written.
+/// The form of an object to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// What validating admission sees.
+    /// The object of validating admission.
     Seen,
-    /// What the API server returns and stores.
+    /// The object that the API server returns and stores.
     Stored,
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn part(id: TypeId, node: &Node<'_>, form: Form, out: &mut Builder) {
 struct Writer {
     out: Builder,
     form: Form,
-    /// Whether nothing was written that the other form has differently.
+    /// Whether everything written so far is the same in the other form.
     same: bool,
 }
 
@@ -79,7 +79,7 @@ impl Writer {
         self.out.end();
     }
 
-    /// Writes the fields that have no value but are never left out.
+    /// Writes fields that are never omitted, even without a value.
     fn missing(&mut self, found: &Type, node: &Node<'_>) {
         for &position in &found.always {
             let field = &found.fields[position as usize];

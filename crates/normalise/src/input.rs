@@ -1,15 +1,14 @@
-//! What can be decoded: a parsed document, or JSON text whose spelling matters.
+//! The inputs of decoding: a parsed document, or JSON text whose spelling matters.
 //!
 //! Upstream counterpart: the byte stream of `sigs.k8s.io/json`. A [`Text`] keeps duplicate keys and the spelling of
 //! numbers, which decide whether `80.0` is an integer and how a quantity is written.
 //!
-//! Known deviation: texts that nest deeper than 1,000 levels are refused; upstream's limit is 10,000.
+//! Known deviation: texts that nest deeper than 1,000 levels are rejected; upstream's limit is 10,000.
 
 use std::borrow::Cow;
 
 use kyvtest_go_compat::value::{Key, Value};
 
-/// A number as the input has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Number<'a> {
     Int(i64),
@@ -103,7 +102,7 @@ impl<'a> Input<'a> for Value<'a> {
     }
 }
 
-/// A JSON text taken apart, with duplicate keys and the spelling of numbers.
+/// Parsed JSON text, with duplicate keys and the spelling of numbers.
 #[derive(Debug)]
 pub struct Text(Json);
 
@@ -118,7 +117,7 @@ pub(crate) enum Json {
 }
 
 impl Text {
-    /// Parses a JSON text. The error is worded as Go's.
+    /// Parses a JSON text. The error has Go's wording.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser {
             bytes: text.as_bytes(),

@@ -37,7 +37,7 @@ pub enum Mutation {
 /// Custom resources are not decoded, so unknown fields stay; kinds without a table pass unchanged.
 ///
 /// # Errors
-/// Upstream's text.
+/// Upstream's message.
 pub fn mutated(kind: Kind<'_>, object: Value<'_>, how: Mutation, cluster: &Cluster) -> Result<Document, String> {
     if let Some(served) = TABLE.kind(kind.api_version, kind.name) {
         return match how {
@@ -112,7 +112,7 @@ fn defaulted(custom: Custom<'_>, object: Value<'_>, how: Mutation) -> Result<Doc
     Ok(out.finish())
 }
 
-/// Numbers after a way through JSON text, which has no point in whole ones.
+/// Converts numbers as a round trip through JSON does: integral floats lose their point.
 fn read_back(node: &mut Node<'_>) {
     match node {
         Node::Double(value) if value.fract() == 0.0 && value.abs() < 9e18 => *node = Node::Int(*value as i64),
@@ -130,13 +130,13 @@ pub fn settled(kind: Kind<'_>, object: &Document) -> Document {
     }
 }
 
-/// Runs the mutating plugins once more, on an object that policies have changed since.
+/// Runs the mutating plugins again, on an object that policies have changed since.
 ///
-/// A plugin runs only if it had nothing to do on `before`, the object as the first policy saw it: if it had, it has not
-/// seen that object, which was given as it is.
+/// A plugin runs only if it had nothing to do on `before`, the object that the first policy saw: otherwise it never saw
+/// that object, which was given.
 ///
 /// # Errors
-/// The refusal of a plugin.
+/// The plugin's reason to reject the object.
 pub fn plugins_again(
     kind: Kind<'_>,
     before: &Document,

@@ -37,7 +37,7 @@ impl<'a> Node<'a> {
         Node::Text(Cow::Borrowed(text))
     }
 
-    /// Copies a value without looking at its types.
+    /// Copies a value regardless of its types.
     pub(crate) fn of(value: Value<'a>) -> Self {
         match value {
             Value::Null => Node::Null,
@@ -141,7 +141,7 @@ impl<'a> Node<'a> {
         self.get(name).map_or("", Node::as_str)
     }
 
-    /// The text, `""` if this is none.
+    /// The string, `""` if this is not one.
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Node::Text(text) => text,
@@ -160,7 +160,7 @@ impl<'a> Node<'a> {
         self.get(name)?.as_int()
     }
 
-    /// The truth value of a field, `false` if absent.
+    /// The boolean of a field, `false` if absent.
     pub(crate) fn bool(&self, name: &str) -> bool {
         matches!(self.get(name), Some(Node::Bool(true)))
     }
@@ -180,7 +180,7 @@ impl<'a> Node<'a> {
         self.get(name).map_or(&[], Node::entries)
     }
 
-    /// Sets a field, replacing what is there.
+    /// Sets or replaces a field.
     pub(crate) fn set(&mut self, name: impl Into<Name<'a>>, value: impl Into<Node<'a>>) {
         let name = name.into();
         if let Node::Map(entries) = self {
@@ -242,7 +242,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Equality as Go's `DeepEqual` of semantic types: order of map entries aside.
+    /// Equality like Go's `DeepEqual` of semantic types: ignores the order of map entries.
     pub(crate) fn same(&self, other: &Node<'_>) -> bool {
         match (self, other) {
             (Node::List(a), Node::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b)),
@@ -265,7 +265,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Adds the value to a document as it is.
+    /// Adds the value to a document unchanged.
     pub(crate) fn write(&self, out: &mut Builder) {
         match self {
             Node::Null => out.null(),

@@ -33,7 +33,7 @@ pub(crate) fn run<'a>(
     Ok(())
 }
 
-/// Runs those of the enabled plugins that would leave `before` as it is.
+/// Runs the enabled plugins that would leave `before` unchanged.
 pub(crate) fn run_settled<'a>(
     before: &Decoded<'a>,
     decoded: &mut Decoded<'a>,
@@ -107,7 +107,7 @@ pub(crate) fn validate(decoded: &Decoded<'_>, request: Request<'_>, cluster: &Cl
     Ok(())
 }
 
-/// What the PodSecurity plugin refuses of a new namespace: labels without a meaning.
+/// The PodSecurity labels of a new namespace that the plugin rejects.
 ///
 /// Upstream: `k8s.io/pod-security-admission/api/helpers.go` `PolicyToEvaluate`.
 fn pod_security_labels(node: &Node<'_>) -> Vec<Cause> {

@@ -1,21 +1,21 @@
-//! Refusals of the API server.
+//! Errors of the API server.
 //!
 //! Upstream counterpart: `metav1.Status` with its causes, and `field.Error` of apimachinery.
 
 use std::fmt;
 
-/// Where a request is refused, and with which HTTP status.
+/// The stage at which a request is rejected, and its HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The body cannot be decoded (400).
     Decode,
     /// The body contradicts the request's URL (400).
     Request,
-    /// A mutating admission plugin refuses it (403).
+    /// A mutating admission plugin rejects it (403).
     Admission,
     /// The namespace does not exist (404).
     NotFound,
-    /// The object exists already, or has changed since (409).
+    /// The object already exists, or has changed since (409).
     Conflict,
     /// Validation of the object fails (422).
     Invalid,
@@ -116,7 +116,7 @@ pub struct Cause {
     /// Path such as `spec.containers[0].image`.
     pub field: String,
     pub reason: Reason,
-    /// Details after the reason's text; may be empty.
+    /// Details after the reason; may be empty.
     pub detail: String,
 }
 
@@ -130,12 +130,12 @@ impl fmt::Display for Cause {
     }
 }
 
-/// An object that the API server refuses before validating admission.
+/// An object that the API server rejects before validating admission.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refused {
     pub stage: Stage,
-    /// Worded as upstream's, as far as it is known.
+    /// Upstream's wording, as far as known.
     pub message: String,
     /// Errors of validation; empty for other stages.
     pub errors: Vec<Cause>,

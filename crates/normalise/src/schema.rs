@@ -1,4 +1,4 @@
-//! The shapes of built-in kinds, for proofs: which fields an object may have, and what is known of a field's value.
+//! The shapes of built-in kinds, for proofs: the fields of an object, and facts about their values.
 //!
 //! Upstream counterpart: the Go types below `k8s.io/api` with their JSON tags and defaults, as in `table`.
 
@@ -9,7 +9,6 @@ use crate::{
     table::{self, Omit, TABLE, TypeId},
 };
 
-/// A struct type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Type(TypeId);
 
@@ -30,9 +29,7 @@ pub enum Shape {
     IntOrString,
     /// A point in time as a string, or null.
     Time,
-    /// A struct.
     Struct(Type),
-    /// A list.
     List(Box<Shape>),
     /// A map with string keys.
     Map(Box<Shape>),
@@ -40,14 +37,12 @@ pub enum Shape {
     Any,
 }
 
-/// One field of a struct.
 #[derive(Debug, Clone)]
 pub struct Field {
-    /// What its value is.
     pub shape: Shape,
     /// Whether the server writes the field even if it has no value: null, a zero value or an empty struct.
     pub always: bool,
-    /// Whether whoever writes the object gives a value: validation requires one, or the API does not call it optional.
+    /// Whether the client must give a value: validation requires one, or the API does not call it optional.
     pub required: bool,
     /// Whether the value may be null.
     pub nullable: bool,
@@ -68,8 +63,8 @@ impl Type {
         TABLE.get(self.0).name
     }
 
-    /// Returns a field; `None` if the type has no field of that name. An object that was stored earlier may have values that
-    /// validation would refuse today: of those only `decoded` facts hold.
+    /// Returns a field; `None` if the type has no field of that name. An object that was stored earlier may have values
+    /// that validation would reject today: for those only `decoded` facts hold.
     pub fn field(self, name: &str, decoded: bool) -> Option<Field> {
         let field = TABLE.get(self.0).field(Key::new(name))?;
         let checks = if decoded { &[][..] } else { field.checks.as_slice() };

@@ -63,7 +63,7 @@ pub(crate) enum Known<'a> {
 pub struct Decoded<'a> {
     pub(crate) known: Known<'a>,
     pub(crate) node: Node<'a>,
-    /// What a client would be warned about, or what could not be looked up.
+    /// Warnings to the client, and lookups that failed.
     pub warnings: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ pub struct Normalised {
     pub stored: Option<Document>,
     /// In the order in which they were made.
     pub changes: Vec<Change>,
-    /// What a client would be warned about, or what could not be looked up.
+    /// Warnings to the client, and lookups that failed.
     pub warnings: Vec<String>,
 }
 
@@ -117,7 +117,7 @@ pub fn is_known(kind: Kind<'_>) -> bool {
     TABLE.kind(kind.api_version, kind.name).is_some()
 }
 
-/// The version of a built-in kind that is not named with one; `v1` before groups, stable before others.
+/// The version of a built-in kind named without one; `v1` before groups, stable before others.
 pub fn kind_named(name: &str) -> Option<&'static str> {
     let kinds = TABLE.kinds();
     let named = kinds
@@ -321,7 +321,7 @@ pub fn stored_object<'a>(
         ..request
     };
     locate(&mut decoded, creation, cluster)?;
-    // A plugin that refuses the object today did not when it was stored.
+    // A plugin that rejects the object today did not when it was stored.
     let _ = plugin::run(&mut decoded, creation, cluster, &mut |_, _| {});
     strategy::complete_stored(&mut decoded, cluster);
     Ok(decoded)
@@ -329,8 +329,8 @@ pub fn stored_object<'a>(
 
 /// Normalises an object that is sent with a request.
 ///
-/// `old` is the stored object of an UPDATE; without it, an UPDATE creates the object or is refused.
-/// `explain` records the changes with their sources, which takes several times as long.
+/// `old` is the stored object of an UPDATE; without it, an UPDATE creates the object or is rejected. `explain` records
+/// the changes with their sources, which takes several times as long.
 pub fn normalise<'a>(
     kind: Kind<'a>,
     raw: Raw<'a>,

@@ -1,4 +1,4 @@
-//! What the strategy of a kind does before validation: system metadata, status, allocated values, generated labels.
+//! The strategy of a kind, which runs before validation: system metadata, status, allocated values, generated labels.
 //!
 //! Upstream counterpart: `PrepareForCreate` and `PrepareForUpdate` below `pkg/registry`, `rest.BeforeCreate` and
 //! `rest.BeforeUpdate`, Kubernetes 1.36.
@@ -61,7 +61,7 @@ pub(crate) fn prepare(decoded: &mut Decoded<'_>, old: Option<&Decoded<'_>>, clus
     }
 }
 
-/// Fills in what the server gave an object when it was created, as far as it is missing.
+/// Fills in missing values that the server set when the object was created.
 pub(crate) fn complete_stored(decoded: &mut Decoded<'_>, cluster: &Cluster) {
     let served = match decoded.known {
         Known::BuiltIn(served) => served,
@@ -161,7 +161,7 @@ fn create(served: Served, node: &mut Node<'_>, cluster: &Cluster) -> Result<(), 
     Ok(())
 }
 
-/// What the server sets on every object, whatever the client sent.
+/// Sets the metadata that the server controls, regardless of what the client sent.
 fn system_metadata(served: Served, node: &mut Node<'_>, cluster: &Cluster) {
     if served.kind == "LimitRange" {
         let metadata = node.child("metadata");
@@ -176,7 +176,8 @@ fn system_metadata(served: Served, node: &mut Node<'_>, cluster: &Cluster) {
     }
 }
 
-/// Removes what a client may not set on a new object, before any admission; what a mutation sets afterwards stays.
+/// Removes fields that a client may not set on a new object, before any admission; values that a mutation sets
+/// afterwards stay.
 ///
 /// Upstream: `rest.WipeObjectMetaSystemFields` in `k8s.io/apiserver/pkg/endpoints/handlers/create.go`.
 pub(crate) fn wipe_system_metadata(node: &mut Node<'_>) {
@@ -187,7 +188,7 @@ pub(crate) fn wipe_system_metadata(node: &mut Node<'_>) {
     }
 }
 
-/// Removes what only the server may set and makes it up: name, `uid`, `creationTimestamp`.
+/// Replaces values that only the server may set: name, `uid`, `creationTimestamp`.
 fn made_up_metadata(node: &mut Node<'_>, [api_version, kind]: [&str; 2], cluster: &Cluster) {
     let metadata = node.child("metadata");
     for field in ["managedFields", "resourceVersion"] {
@@ -251,7 +252,7 @@ fn job(node: &mut Node<'_>) {
     if spec.bool("manualSelector") {
         return;
     }
-    // A job that got its labels from the template shares the map, so that it gets the generated ones too.
+    // A job that got its labels from the template shares the map, so that it also gets the generated ones.
     let shared = spec.at(&["template", "metadata", "labels"]).is_some();
     let before = spec.at(&["template", "metadata", "labels"]).cloned();
     let labels = spec.child("template").child("metadata").child("labels");
@@ -285,7 +286,7 @@ fn daemon_set(node: &mut Node<'_>) {
     annotations.set(KEY, generation.to_string());
 }
 
-/// The two names of a claim's data source follow each other.
+/// Keeps the two names of a claim's data source in step.
 fn data_sources(node: &mut Node<'_>) {
     let spec = node.child("spec");
     if spec

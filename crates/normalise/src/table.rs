@@ -31,7 +31,7 @@ pub(crate) enum Shape {
     IntOrString,
     Time,
     MicroTime,
-    /// `runtime.RawExtension`, apiextensions' `JSON`: kept as it is.
+    /// `runtime.RawExtension`, apiextensions' `JSON`: kept unchanged.
     Raw,
     /// `JSONSchemaPropsOrBool`
     PropsOrBool(TypeId),
@@ -75,7 +75,6 @@ pub(crate) enum Omit {
     Zero,
 }
 
-/// One field of a struct.
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) name: &'static str,
@@ -109,7 +108,6 @@ impl Field {
     }
 }
 
-/// One struct type.
 #[derive(Debug)]
 pub(crate) struct Type {
     pub(crate) name: &'static str,
@@ -133,7 +131,7 @@ pub(crate) struct Type {
 }
 
 impl Type {
-    /// The field of a name that probably comes from the table itself, where it has the same address.
+    /// The field of a name that probably comes from the table itself and then has the same address.
     #[inline]
     pub(crate) fn own_field(&self, name: &str) -> Option<&Field> {
         // INVARIANT: names are slices of the table's text in the order of the fields, so their addresses ascend.
@@ -193,7 +191,6 @@ impl Table {
         &self.types[id.0 as usize]
     }
 
-    /// The type of a name.
     pub(crate) fn id(&self, name: &str) -> Option<TypeId> {
         self.ids.get(name).copied()
     }

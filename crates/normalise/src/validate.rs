@@ -2,10 +2,10 @@
 //!
 //! Upstream counterpart: `pkg/apis/*/validation` of Kubernetes 1.36, `ValidateObjectMeta` of apimachinery.
 //!
-//! Checks of single fields are data (`data/checks.tsv`); what several fields decide together is code, one function per
+//! Checks of single fields are data (`data/checks.tsv`); checks that involve several fields are code, one function per
 //! type. A check `>` in the data descends into a struct, so that only what upstream validates is validated.
 //!
-//! Known deviations: `docs/normalise.md` lists what is not checked.
+//! Known deviations: `docs/normalise.md` lists the missing checks.
 
 use std::fmt::Write as _;
 
@@ -117,9 +117,9 @@ pub(crate) struct Checker<'c> {
     errors: Vec<Cause>,
     /// Whether the object is a Pod; its templates are validated more leniently.
     is_pod: bool,
-    /// Names of the volumes of the pod that is being checked; whether each can be a block device.
+    /// Names of the current pod's volumes; whether each can be a block device.
     volumes: Vec<(String, bool)>,
-    /// Names of the resource claims of the pod that is being checked.
+    /// Names of the current pod's resource claims.
     claims: Vec<String>,
     kind: &'c str,
     create: bool,

@@ -8,16 +8,16 @@ use thiserror::Error;
 
 use crate::{Patched, json6902, strategic};
 
-/// Why a mutate rule cannot patch a resource.
+/// The reason why a mutate rule cannot patch a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The rule has neither patch. Kyverno reports the text as it is.
+    /// The rule has neither patch. Kyverno reports the message unchanged.
     #[error("empty mutate rule")]
     Empty,
-    /// Kyverno reports the text after `failed to patch resource: `.
+    /// Kyverno reports the message after `failed to patch resource: `.
     #[error(transparent)]
     Strategic(#[from] strategic::Error),
-    /// Kyverno reports the text after `failed to patch resource: `.
+    /// Kyverno reports the message after `failed to patch resource: `.
     #[error(transparent)]
     Json(#[from] json6902::Error),
 }

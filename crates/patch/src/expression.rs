@@ -26,7 +26,7 @@ use crate::{
 /// Returns the apply configuration that an expression evaluated to.
 ///
 /// # Errors
-/// Upstream's text.
+/// Upstream's message.
 pub fn apply_configuration(value: Val<'_>) -> Result<Config<'_>, String> {
     let config = match value {
         Val::Object(config) => config,
@@ -216,10 +216,10 @@ fn key_type(key: Val<'_>) -> &'static str {
     }
 }
 
-/// Why a JSON patch cannot be applied.
+/// The reason why a JSON patch cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JsonPatchError {
-    /// Upstream's text.
+    /// Upstream's message.
     #[error("{0}")]
     Invalid(String),
     /// Upstream panics on a value.
@@ -227,7 +227,7 @@ pub enum JsonPatchError {
     Panic,
 }
 
-/// Applies the operations of a JSON patch to an object; `None` if a `test` failed, which leaves the object as it is.
+/// Applies the operations of a JSON patch to an object; `None` if a `test` failed, which leaves the object unchanged.
 pub fn json_patch<'a>(
     value: Val<'a>,
     object: Value<'_>,

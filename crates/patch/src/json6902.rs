@@ -1,12 +1,12 @@
 //! JSON patches (RFC 6902) as the two versions of evanphx/json-patch apply them.
 //!
-//! Upstream counterpart: `github.com/evanphx/json-patch/v5` v5.9.11 with Kyverno's options (`patchesJson6902` of classic
-//! rules, `pkg/engine/mutate/patch/{patchJSON6902,patchesUtils}.go`), and `gopkg.in/evanphx/json-patch.v4` v4.13.0 (the API
-//! server's and MutatingPolicy's `JSONPatch`). Both work on JSON text of which untouched parts stay as written; so do
-//! these functions, because Kyverno compares the texts to tell a change from none.
+//! Upstream counterpart: `github.com/evanphx/json-patch/v5` v5.9.11 with Kyverno's options (`patchesJson6902` of
+//! classic rules, `pkg/engine/mutate/patch/{patchJSON6902,patchesUtils}.go`), and `gopkg.in/evanphx/json-patch.v4`
+//! v4.13.0 (the API server's and MutatingPolicy's `JSONPatch`). Both work on JSON text and leave untouched parts as
+//! written; so do these functions, because Kyverno compares the texts to detect a change.
 //!
-//! Known deviations: upstream panics are errors ([`Error::Panic`]); of a key that occurs twice in one object of a patch
-//! value only the last value is kept; a YAML text with a null key is rejected with a message of our own.
+//! Known deviations: upstream panics are errors ([`Error::Panic`]); if a key occurs twice in one object of a patch
+//! value, only the last value is kept; YAML with a null key is rejected with a message of our own.
 
 mod apply;
 mod decode;
@@ -29,7 +29,7 @@ pub enum Version {
     V5,
 }
 
-/// How a patch is applied.
+/// Options for applying a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     pub version: Version,
@@ -67,19 +67,19 @@ impl Options {
     }
 }
 
-/// Why a patch cannot be read or applied. Displays upstream's text.
+/// The reason why a patch cannot be read or applied. Displays upstream's message.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// The text is neither YAML nor JSON, or not a patch.
     #[error("{0}")]
     Decode(String),
-    /// A `test` operation failed. The API server and MutatingPolicy then leave the object as it is.
+    /// A `test` operation failed. The API server and MutatingPolicy then leave the object unchanged.
     #[error("testing value {0} failed: test failed")]
     Test(String),
     /// An operation does not apply.
     #[error("{0}")]
     Apply(String),
-    /// Upstream panics with this text.
+    /// Upstream panics with this message.
     #[error("the JSON patch library panics: {0}")]
     Panic(String),
 }
@@ -133,8 +133,8 @@ impl Patch {
         Self::from_json(&decode::yaml_to_json(text)?, Version::V5)
     }
 
-    /// Takes operations as the API server does: it writes texts with Go's quoting, so a text with control characters
-    /// cannot be read back and counts as missing.
+    /// Converts operations as the API server does: it writes strings with Go's quoting, so a string with control
+    /// characters cannot be read back and counts as missing.
     pub fn from_operations<'a>(operations: impl IntoIterator<Item = Operation<'a>>) -> Self {
         let quoted = |text: &str| Raw::new(&kyvtest_go_compat::text::quote::quote(text));
         let fields = |operation: Operation<'_>| Fields {

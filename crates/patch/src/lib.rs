@@ -1,12 +1,12 @@
-//! The ways in which Kyverno and the API server change JSON objects, as pure functions with upstream's error texts.
+//! The ways in which Kyverno and the API server change JSON objects, as pure functions with upstream's error messages.
 //!
-//! Upstream counterpart, one module each: [`strategic`] is Kyverno's `patchStrategicMerge` (kustomize kyaml), [`json6902`]
-//! is RFC 6902 in the two versions of evanphx/json-patch that Kyverno and the API server use, [`structured`] is the typed
-//! merge of server-side apply. [`classic`] chooses between the first two as a mutate rule does.
+//! Upstream counterpart, one module each: [`strategic`] is Kyverno's `patchStrategicMerge` (kustomize kyaml),
+//! [`json6902`] is RFC 6902 in the two versions of evanphx/json-patch that Kyverno and the API server use,
+//! [`structured`] is the typed merge of server-side apply. [`classic`] chooses between the first two as a mutate rule
+//! does. [`expression`] converts the values of CEL expressions to patches.
 //!
-//! [`expression`] makes patches of the values of CEL expressions.
-//!
-//! Conditions in strategic merge patches are patterns, so the crate depends on `kyvtest-pattern`. Policies, variables, matching and defaulting belong to the callers.
+//! Conditions in strategic merge patches are patterns, so the crate depends on `kyvtest-pattern`. Policies, variables,
+//! matching and defaulting belong to the callers.
 
 pub mod classic;
 pub mod expression;

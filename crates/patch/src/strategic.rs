@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use crate::Patched;
 
-/// Why a patch cannot be merged. Displays the text that Kyverno puts after `failed to patch resource: `.
+/// The reason why a patch cannot be merged. Displays the message that Kyverno puts after `failed to patch resource: `.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// The anchors cannot be resolved.
@@ -28,12 +28,12 @@ pub enum Error {
     /// The plain patch does not fit the resource.
     #[error("{0}")]
     Merge(String),
-    /// Upstream panics with this text; the process ends without a result.
+    /// Upstream panics with this message; the process ends without a result.
     #[error("Kyverno panics on this patch: {0}")]
     Panic(String),
 }
 
-/// Why the processing of a node ends.
+/// The reason why the processing of a node ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stop {
     /// A condition does not hold.
@@ -79,7 +79,7 @@ pub fn merge_keys(api_version: &str, kind: &str, path: &[&str]) -> Option<Vec<&'
 }
 
 /// Merges `patch` into `resource`. Both are read in the order of sorted keys. A condition that does not hold leaves the
-/// resource as it is.
+/// resource unchanged.
 pub fn merge(resource: Value<'_>, patch: Value<'_>) -> Result<Patched, Error> {
     let mut arena = Arena::default();
     let read = |stop: Stop| stop.into_error(Error::Merge);

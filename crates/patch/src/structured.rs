@@ -22,7 +22,7 @@ use config::Input;
 use kyvtest_go_compat::value::{Document, Value};
 use thiserror::Error;
 
-/// What happens to atomic lists, maps and structs in an apply configuration.
+/// The treatment of atomic lists, maps and structs in an apply configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Atomics {
     /// They are an error, as in the API server and by default in Kyverno.
@@ -31,7 +31,7 @@ pub enum Atomics {
     Replace,
 }
 
-/// Why an apply configuration cannot be merged. Displays the text that follows `error applying patch: `.
+/// The reason why an apply configuration cannot be merged. Displays the message that follows `error applying patch: `.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// No kind of the group version has a schema. Kyverno reports this; see [`Schema::has_version`].

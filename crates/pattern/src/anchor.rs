@@ -1,35 +1,33 @@
-//! Anchors: keys of a pattern in parentheses, with or without a sign before them.
+//! Anchors: pattern keys in parentheses, with or without a sign before them.
 //!
-//! Upstream counterpart: `pkg/engine/anchor/anchor.go`.
+//! Upstream counterpart: `pkg/engine/anchor/anchor.go` (Kyverno 1.19).
 
-/// What an anchor asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnchorKind {
-    /// `(key)`: the rest holds only where this does.
+    /// `(key)`: the rest applies only if this holds.
     Condition,
-    /// `<(key)`: the whole rule holds only where this does.
+    /// `<(key)`: the whole rule applies only if this holds.
     Global,
-    /// `X(key)`: the key must not be there.
+    /// `X(key)`: the key must be absent.
     Negation,
     /// `+(key)`: for mutation only.
     AddIfNotPresent,
-    /// `=(key)`: if the key is there, its value must fit.
+    /// `=(key)`: if the key is present, its value must match.
     Equality,
-    /// `^(key)`: of a list, at least one element must fit.
+    /// `^(key)`: at least one element of a list must match.
     Existence,
 }
 
 /// A key of a pattern that is an anchor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Anchor<'k> {
-    /// What it asks.
     pub kind: AnchorKind,
-    /// The key that it asks about.
+    /// The key without the anchor.
     pub key: &'k str,
 }
 
 impl<'k> Anchor<'k> {
-    /// Reads a key; `None` if it is an ordinary one.
+    /// Parses a key; `None` if it is not an anchor.
     pub fn parse(text: &'k str) -> Option<Self> {
         let text = text.trim();
         let (kind, rest) = match text.as_bytes().first()? {
@@ -45,7 +43,7 @@ impl<'k> Anchor<'k> {
         (!key.is_empty() && !key.contains('\n')).then_some(Self { kind, key })
     }
 
-    /// The same question about another key, as a pattern writes it.
+    /// Writes the same anchor around another key.
     pub fn with_key(self, key: &str) -> String {
         let sign = match self.kind {
             AnchorKind::Condition => "",
@@ -55,14 +53,14 @@ impl<'k> Anchor<'k> {
             AnchorKind::Equality => "=",
             AnchorKind::Existence => "^",
         };
-        // Upstream writes nothing at all around an empty key.
+        // Upstream writes no anchor around an empty key.
         if key.is_empty() {
             return String::new();
         }
         format!("{sign}({key})")
     }
 
-    /// Whether it is asked before the ordinary keys of its map.
+    /// Whether it is checked before the ordinary keys of its map.
     pub fn comes_first(self) -> bool {
         matches!(
             self.kind,

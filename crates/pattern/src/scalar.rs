@@ -9,7 +9,7 @@ use kyvtest_go_compat::{
     value::Data,
 };
 
-/// How an atom of a pattern compares.
+/// The comparison of one atom of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator<'p> {
     Equal,
@@ -23,7 +23,7 @@ pub enum Operator<'p> {
 }
 
 impl<'p> Operator<'p> {
-    /// The operator that a text starts with, or the range that it is, and what follows.
+    /// Splits a leading operator off, or recognises a range; returns the rest.
     pub fn read(text: &'p str) -> (Self, &'p str) {
         if text.len() < 2 {
             return (Self::Equal, text);
@@ -62,14 +62,15 @@ impl<'p> Operator<'p> {
     }
 }
 
-/// The two ends of a range: numbers with a sign and a suffix of letters, both or none of which may be there.
+/// The two ends of a range: numbers with an optional sign and an optional suffix of letters, which both or neither must
+/// have.
 fn range<'p>(text: &'p str, separator: &str) -> Option<(&'p str, &'p str)> {
     let end = endpoint(text)?;
     let to = text[end..].strip_prefix(separator)?;
     (endpoint(to)? == to.len()).then_some((&text[..end], to))
 }
 
-/// Where the end of a range ends that a text starts with.
+/// The length of a range's end at the start of a string.
 fn endpoint(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let run = |mut at: usize, fits: fn(&u8) -> bool| {
@@ -78,7 +79,7 @@ fn endpoint(text: &str) -> Option<usize> {
         }
         at
     };
-    // The bar among the signs is upstream's.
+    // Upstream also accepts a bar as a sign.
     let start = usize::from(matches!(bytes.first(), Some(b'-' | b'|' | b'+')));
     let mut at = run(start, u8::is_ascii_digit);
     if at == start {
@@ -93,7 +94,7 @@ fn endpoint(text: &str) -> Option<usize> {
     Some(run(at, u8::is_ascii_alphabetic))
 }
 
-/// Whether a value satisfies a pattern without keys.
+/// Whether a value matches a pattern without keys.
 pub fn satisfies(value: &Data, pattern: &Data) -> bool {
     match pattern {
         Data::Null => is_zero(value),
@@ -139,7 +140,7 @@ fn fits_double(value: &Data, pattern: f64) -> bool {
     }
 }
 
-/// Alternatives by `|`, of which each is a conjunction by `&`.
+/// Alternatives separated by `|`, each a conjunction separated by `&`.
 fn fits_text(value: &Data, pattern: &str) -> bool {
     if value.as_str() == Some(pattern) {
         return true;
@@ -153,7 +154,7 @@ fn fits_text(value: &Data, pattern: &str) -> bool {
     })
 }
 
-/// A value as text: for numbers, and for wildcards.
+/// A value as a string: for numbers, and for wildcards.
 struct Texts {
     number: Option<String>,
     wildcard: Option<String>,
@@ -189,7 +190,7 @@ fn fits_atom(value: &Texts, atom: &str) -> bool {
     }
 }
 
-/// Compares as durations, else as quantities, else as texts.
+/// Compares as durations, else as quantities, else as strings.
 fn compare(value: &Texts, operand: &str, operator: Operator<'_>) -> bool {
     if let Some(value) = &value.number {
         if let (Ok(operand), Ok(value)) = (duration::parse(operand), duration::parse(value)) {

@@ -1,7 +1,9 @@
-//! `validate.pattern`: a tree that a resource must fit, with anchors.
+//! `validate.pattern`: a tree with anchors that a resource must match.
 //!
 //! Upstream counterpart: `pkg/engine/validate/validate.go`, `pkg/engine/anchor/{anchormap,handlers}.go`. Variables and
-//! references are substituted before. A tree that nests deeper than [`DEPTH`] is an error of the rule.
+//! references have already been substituted.
+//!
+//! Known deviation: a tree that nests deeper than [`DEPTH`] is an error of the rule.
 
 mod metadata;
 mod mismatch;
@@ -14,28 +16,27 @@ use thiserror::Error;
 
 use crate::{Anchor, AnchorKind as Kind, scalar};
 
-/// The deepest nesting that is compared.
+/// The maximum nesting.
 pub const DEPTH: usize = 256;
 
 type Entries = BTreeMap<Arc<str>, Data>;
 type Outcome = Result<(), Mismatch>;
 
-/// Why a resource does not fit a pattern.
+/// The reason why a resource does not match a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct PatternError {
-    /// The text.
     pub message: String,
-    /// Where in the resource; empty where the rule is an error.
+    /// The path in the resource; empty if the rule is an error.
     pub path: String,
-    /// Whether the rule does not concern the resource.
+    /// Whether the rule does not apply to the resource.
     pub skip: bool,
 }
 
-/// Compares a resource with a pattern.
+/// Matches a resource against a pattern.
 ///
 /// # Errors
-/// The first difference, or why the pattern does not concern the resource.
+/// The first mismatch, or the reason why the pattern does not apply to the resource.
 pub fn match_pattern(resource: &Data, pattern: &Data) -> Result<(), PatternError> {
     let mut walk = Walk::default();
     let mut pattern = pattern.clone();
@@ -51,7 +52,7 @@ pub fn match_pattern(resource: &Data, pattern: &Data) -> Result<(), PatternError
     })
 }
 
-/// What is remembered on the way.
+/// The state of one comparison.
 #[derive(Debug, Default)]
 struct Walk {
     /// Anchors by their text, and whether a map of the resource had the key.
@@ -59,7 +60,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Whether the key of a condition or an existence anchor was in no map that it was asked of.
+    /// Whether the key of a condition or an existence anchor was missing in every map compared with it.
     fn keys_are_missing(&self) -> bool {
         let negation = |key: &str| Anchor::parse(key).is_some_and(|anchor| anchor.kind == Kind::Negation);
         self.seen.iter().any(|(key, seen)| !seen && !negation(key))
@@ -129,7 +130,7 @@ impl Walk {
         if !skipped.is_empty() && (!applied || skipped.iter().any(Mismatch::is_direct)) {
             return Err(Mismatch::aggregate(path, &skipped));
         }
-        // Global anchors and what has anchors below it come first, the last of them foremost.
+        // Global anchors and keys with anchors below them come first, the last of them foremost.
         let (mut ordered, plain): (Vec<_>, Vec<_>) = later
             .into_iter()
             .partition(|(_, global, part)| global.is_some() || has_anchors(part, 0));
@@ -253,7 +254,7 @@ impl Walk {
     }
 }
 
-/// Elements of a list, each compared: those that are skipped count only if no other fits.
+/// The results of a list's elements: skipped ones count only if no other matches.
 #[derive(Default)]
 struct Outcomes {
     applied: bool,
@@ -278,7 +279,7 @@ impl Outcomes {
     }
 }
 
-/// A scalar of the pattern: of a list, every element must satisfy it.
+/// Compares a scalar of the pattern: every element of a list must match it.
 fn scalar(resource: &Data, pattern: &Data, path: &str) -> Outcome {
     let fits = match resource {
         Data::List(elements) => elements.iter().all(|element| scalar::satisfies(element, pattern)),
@@ -299,7 +300,7 @@ fn differs(resource: &Data, pattern: &Data, path: &str) -> Mismatch {
     Mismatch::plain(path, message)
 }
 
-/// Whether a pattern has anchors at any depth, those for mutation aside.
+/// Whether a pattern has anchors at any depth, except those for mutation.
 fn has_anchors(pattern: &Data, depth: usize) -> bool {
     if depth > DEPTH {
         return false;

@@ -1,7 +1,7 @@
-//! Expected objects that differ from what came of the policies, brought to it in their files.
+//! Updates expected objects to the results of mutation and generation, in their files.
 //!
-//! Of an expected document only the differing places change, so that what the author left out stays out; its comments and layout are
-//! lost. A document that is missing is added, as the resource with the changes that were made to it.
+//! Only the differing fields of an expected document change, so that omitted fields stay omitted; its comments and
+//! layout are lost. A missing document is added, as the resource with the changes made to it.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,18 @@ use kyvtest_go_compat::{
 };
 use kyvtest_kyverno::offline::RuleType;
 
-/// Whether a finding is about the object that a row expects.
+/// Whether a finding is about the expected object of a row.
 pub(super) fn is_about(finding: &Diagnostic, row: Option<&Row>) -> bool {
     let patched = row.and_then(|row| row.patched_resources.as_ref());
     finding.code == Code::UnexpectedResult && patched.is_some_and(|path| finding.primary == Some(path.span))
 }
 
-/// The texts of documents, by place.
+/// New texts of documents, by location.
 #[derive(Default)]
 pub(super) struct Texts(BTreeMap<(u32, u32), (Span, Vec<String>, String)>);
 
 impl Texts {
-    /// Notes the objects of a row's cases that differ from the expected ones.
+    /// Records the objects of a row's cases that differ from the expected ones.
     pub(super) fn note(&mut self, suite: &Suite, run: &SuiteRun, group: &[&Case], update: &mut Update) {
         let row = |case: &Case| suite.rows().get(case.row?);
         for case in group {
@@ -80,7 +80,7 @@ impl Texts {
     }
 }
 
-/// Where the expected object is, what it should be, and what the change does.
+/// The location of the expected object, its new text, and a description of the change.
 fn text(
     suite: &Suite,
     run: &SuiteRun,
@@ -96,7 +96,7 @@ fn text(
         expected_for(object, &decoded.objects),
     ) {
         let span = own.origin.span;
-        // A document that is part of another one is indented.
+        // A document nested in another one is indented.
         let position = suite.sources.position(span.file, span.start)?;
         if position.column != 1 {
             return None;
@@ -141,7 +141,7 @@ fn made<'r>(run: &'r SuiteRun, row: &Row, case: &Case) -> Option<(&'r Document, 
     })
 }
 
-/// An object with whole numbers as a person writes them.
+/// An object with integers in plain notation.
 fn plain(object: &Document) -> Json {
     fn whole(value: Json) -> Json {
         match value {
@@ -159,7 +159,7 @@ fn plain(object: &Document) -> Json {
     whole(object.root().to_serde())
 }
 
-/// What a person would have written: `written` with the changes that lead from `complete`, which is the same with defaults, to
+/// Updates `written` as a person would: applies the changes that lead from `complete`, its form with defaults, to
 /// `actual`.
 fn reconciled(written: Option<&Json>, complete: &Json, actual: &Json) -> Json {
     match (written, complete, actual) {

@@ -1,4 +1,4 @@
-//! Accepted differences, written into the sidecar.
+//! Records accepted divergences in the sidecar.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -16,11 +16,11 @@ use kyvtest_go_compat::{
 /// An entry for the sidecar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addition {
-    /// The row; `None` for a case of the sidecar.
+    /// `None` for a case of the sidecar.
     row: Option<usize>,
-    /// The resource, where the row has others.
+    /// The resource, if the row has several.
     resource: Option<String>,
-    /// Where the case of the sidecar stands.
+    /// The location of the case in the sidecar.
     place: Option<Span>,
     class: String,
     code: Option<String>,
@@ -28,7 +28,7 @@ pub struct Addition {
     expires: Option<String>,
 }
 
-/// Notes the differences of a row that are accepted, and those that are not.
+/// Records the accepted divergences of a row, and reports the others.
 pub(super) fn accept(
     suite: &Suite,
     place: Option<Span>,
@@ -123,7 +123,7 @@ impl Addition {
         format!("{{{}, {}}}", self.selector().join(", "), self.flow_divergence())
     }
 
-    /// An item of a list with dashes that stand in a column.
+    /// An item of a block list with its dash in a column.
     fn block(&self, column: usize) -> String {
         let indent = " ".repeat(column);
         let mut text = String::new();
@@ -141,7 +141,7 @@ impl Addition {
 
 type Files = BTreeMap<String, (String, Vec<(yaml::Span, String)>)>;
 
-/// Adds the entries to the sidecar beside the suites.
+/// Adds the entries to the sidecar next to the suites.
 pub(super) fn write(additions: &[(&Suite, &Addition)], documents: usize, files: &mut Files) {
     let Some((first, _)) = additions.first() else { return };
     let folder = first.path.rsplit_once('/').map_or(".", |(folder, _)| folder);
@@ -196,7 +196,7 @@ pub(super) fn write(additions: &[(&Suite, &Addition)], documents: usize, files: 
     }
 }
 
-/// A key for a case that is there.
+/// Adds a key to an existing case.
 fn in_case(text: &str, addition: &Addition, place: Span) -> (yaml::Span, String) {
     let flow = text
         .get(place.start as usize..)
@@ -214,7 +214,7 @@ fn in_case(text: &str, addition: &Addition, place: Span) -> (yaml::Span, String)
     )
 }
 
-/// The change that adds entries to a document that is there.
+/// The change that adds entries to an existing document.
 fn in_document(text: &str, root: Node<'_>, rows: &[&Addition]) -> (yaml::Span, String) {
     let edits = Edits::new(text);
     let blocks = |column: usize| -> String { rows.iter().map(|addition| addition.block(column)).collect() };
@@ -243,7 +243,7 @@ fn in_document(text: &str, root: Node<'_>, rows: &[&Addition]) -> (yaml::Span, S
     (yaml::Span::at(at), format!("{newline}rows:\n{}", blocks(2)))
 }
 
-/// Where the next line begins, and what must be written to begin it.
+/// The start of the next line, and the text needed to begin it.
 fn after_line(text: &str, end: usize) -> (u32, &'static str) {
     let begun = text.get(..end).is_some_and(|before| before.ends_with('\n'));
     if begun {
@@ -255,7 +255,7 @@ fn after_line(text: &str, end: usize) -> (u32, &'static str) {
     }
 }
 
-/// A document for a suite that has none.
+/// A new document for a suite.
 fn document(before: &str, suite: &Suite, documents: usize, rows: &[&Addition]) -> String {
     let mut text = String::new();
     if !before.is_empty() {

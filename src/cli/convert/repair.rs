@@ -1,4 +1,4 @@
-//! `kyvtest convert --repair`: native policies that are proven to be the same policy, or why there are none.
+//! `kyvtest convert --repair`: native policies that are proven equivalent, or the reasons why there are none.
 
 use kyvtest_model::policy::Policy;
 use std::{fmt::Write as _, io::Write as _};
@@ -24,7 +24,7 @@ use kyvtest_prove::{
     repair::{Refused, Repair, Repaired, repair},
 };
 
-/// Repairs policies and prints what came of them.
+/// Repairs policies and prints the results.
 pub(super) fn run(
     policies: Vec<(Head, Policy)>,
     exceptions: Exceptions<'_>,

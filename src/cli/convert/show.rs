@@ -1,4 +1,4 @@
-//! A conversion as JSON, as a report for people, and as diagnostics.
+//! A conversion as JSON, as a human-readable report, and as diagnostics.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use kyvtest_convert::{Action, Item, Outcome, Refusal, RefusalCode, hazard::Direc
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources, render};
 
 impl Head {
-    /// The policy as tools read it.
+    /// The policy as JSON.
     pub(super) fn json(&self, sources: &Sources) -> Value {
         let Self {
             api_version,
@@ -30,7 +30,7 @@ impl Head {
     }
 }
 
-/// The conversion as tools read it. Every key is always there.
+/// The conversion as JSON. Every key is always present.
 pub(super) fn json(row: &Row, sources: &Sources) -> Value {
     let policy = row.head.json(sources);
     let report: Vec<Value> = row
@@ -87,7 +87,7 @@ fn item_json(item: &Item, sources: &Sources) -> Value {
     })
 }
 
-/// How the user sees the policy: its kind and name.
+/// The kind and name of the policy.
 pub(super) fn title(head: &Head) -> String {
     let namespace = head
         .namespace
@@ -97,7 +97,7 @@ pub(super) fn title(head: &Head) -> String {
     format!("{} `{namespace}{}`", head.kind, head.name)
 }
 
-/// The report for people, with styles; ends with a newline.
+/// The human-readable report, with styles; ends with a newline.
 pub(super) fn explanation(row: &Row, sources: &Sources) -> String {
     let mut text = String::new();
     let title = title(&row.head);
@@ -131,7 +131,7 @@ pub(super) fn explanation(row: &Row, sources: &Sources) -> String {
     text
 }
 
-/// What became of the parts of a policy: plain entries first, then hazards.
+/// The conversion of each part of a policy: plain entries first, then hazards.
 fn push_report(text: &mut String, row: &Row, sources: &Sources) {
     let (plain, marked): (Vec<&Item>, Vec<&Item>) =
         row.conversion.report.iter().partition(|item| item.hazard.is_none());
@@ -178,7 +178,7 @@ fn diagnostic(item: &Item) -> Diagnostic {
     diagnostic
 }
 
-/// A refusal as a diagnostic; `None` where others said it.
+/// A refusal as a diagnostic; `None` if it was reported elsewhere.
 pub(super) fn refusal(head: &Head, refusal: &Refusal) -> Option<Diagnostic> {
     (refusal.code != RefusalCode::InvalidPolicy).then(|| refusal_diagnostic(head, refusal))
 }
@@ -198,7 +198,7 @@ fn refusal_diagnostic(head: &Head, refusal: &Refusal) -> Diagnostic {
     diagnostic.with_help(refusal.help.as_str())
 }
 
-/// One warning for all hazards of a policy; `None` where both sides say the same.
+/// One warning for all hazards of a policy; `None` if there are none.
 pub(super) fn summary(row: &Row) -> Option<Diagnostic> {
     let mut codes: Vec<&str> = Vec::new();
     let mut worst: Option<Direction> = None;

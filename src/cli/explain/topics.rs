@@ -1,16 +1,15 @@
-//! What `kyvtest explain` knows besides diagnostic codes: hazards of conversions, classes of divergences, labels of proofs.
+//! The topics of `kyvtest explain` besides diagnostic codes: conversion hazards, divergence classes, proof labels.
 
 use std::fmt::Write as _;
 
 use kyvtest_convert::hazard::{self, Hazard};
 use kyvtest_model::verdict::DivergenceClass;
 
-/// A word of reports that is not a diagnostic code.
+/// A term of reports that is not a diagnostic code.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Topic {
-    /// The word, as reports print it.
+    /// The term, as reports print it.
     pub(super) name: &'static str,
-    /// One line.
     pub(super) title: &'static str,
     text: &'static str,
 }
@@ -97,7 +96,7 @@ fn class(class: DivergenceClass) -> (&'static str, &'static str) {
     }
 }
 
-/// Every word with its title, by heading.
+/// Every term with its title, by heading.
 pub(super) fn all() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
     let hazards = hazard::all().map(|hazard| (hazard.code, hazard.title)).collect();
     let classes = DivergenceClass::ALL.into_iter();
@@ -110,7 +109,7 @@ pub(super) fn all() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
     ]
 }
 
-/// The explanation of a word in Markdown, in upper or lower case.
+/// The explanation of a term in Markdown; ignores case.
 pub(super) fn explain(word: &str) -> Option<String> {
     let same = |name: &str| name.eq_ignore_ascii_case(word);
     let found = hazard::all().find(|hazard| same(hazard.code) || same(hazard.name));
@@ -126,7 +125,7 @@ pub(super) fn explain(word: &str) -> Option<String> {
     Some(format!("# {}: {}\n\n{}\n", label.name, label.title, label.text))
 }
 
-/// What to do about a divergence.
+/// The advice about a divergence.
 const NEXT: &str = "
 ## What to do
 
@@ -152,7 +151,7 @@ fn of_hazard(hazard: &Hazard) -> String {
     text
 }
 
-/// A sentence with a capital at its beginning.
+/// Capitalises a sentence.
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters

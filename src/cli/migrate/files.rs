@@ -6,8 +6,8 @@ use super::Outcome;
 use crate::cli::{Failure, new_files};
 use kyvtest_go_compat::{diagnostic::Sources, text::path::clean};
 
-/// Writes the new policies and exceptions, all of them or none; what belongs to a directory with test files is arranged as
-/// there, test files last.
+/// Writes the new policies and exceptions, all of them or none; those of a directory with test files keep its layout,
+/// test files last.
 pub(super) fn write(directory: &Path, force: bool, outcome: &Outcome, sources: &Sources) -> Result<(), Failure> {
     let arranged = |file: Option<&str>| {
         let name = clean(file.unwrap_or_default());
@@ -38,7 +38,7 @@ pub(super) fn write(directory: &Path, force: bool, outcome: &Outcome, sources: &
     texts.extend(found.map(|(path, text)| (directory.join(path), text.clone())));
     if force {
         for (path, _) in &texts {
-            // A file that is not there needs no removal; any other problem shows when it is written.
+            // A missing file needs no removal; other problems show when it is written.
             let _ = fs::remove_file(path);
         }
     }

@@ -1,4 +1,4 @@
-//! Reports of migrations: for people, for machines and for pull requests.
+//! Migration reports: human-readable, as JSON, and for pull requests.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -14,7 +14,7 @@ use kyvtest_go_compat::diagnostic::{Sources, Span};
 use kyvtest_migrate::{MigratedRule, RuleLabel};
 use kyvtest_prove::body::Counterexample;
 
-/// What every migration changes, said once.
+/// Differences of every migration, reported once.
 const DIFFERENCES: [&str; 3] = [
     "a request that a rule skips is reported as `pass`, or not at all, by a ValidatingPolicy",
     "denials read `Policy NAME failed: MESSAGE`, without the rule and the path of the violation",
@@ -38,7 +38,7 @@ fn place_text(span: Span, sources: &Sources) -> String {
     }
 }
 
-/// The label with what belongs to it.
+/// The label with its details.
 fn label(rule: &MigratedRule) -> String {
     match &rule.label {
         RuleLabel::Proven => "PROVEN".to_owned(),
@@ -47,7 +47,7 @@ fn label(rule: &MigratedRule) -> String {
     }
 }
 
-/// The report for machines.
+/// The JSON report.
 pub(super) fn json(outcome: &Outcome, sources: &Sources) -> Json {
     let policies = outcome.rows.iter().map(|row| {
         let rules = row.rules().iter().map(|rule| {
@@ -130,7 +130,7 @@ fn exception(row: &ExceptionRow, sources: &Sources) -> Json {
 
 const NAMES_NOTHING: &str = "it names no rule that was migrated";
 
-/// One line for each exception, and for each test file that changes or has notes.
+/// One line for each exception, and for each test file with changes or notes.
 fn companions(outcome: &Outcome, sources: &Sources) -> Vec<String> {
     let mut lines = Vec::new();
     for row in &outcome.exceptions {
@@ -171,7 +171,7 @@ fn totals(rows: &[Row]) -> Vec<(String, usize)> {
     counts.into_iter().map(|((_, word), count)| (word, count)).collect()
 }
 
-/// The report for people.
+/// The human-readable report.
 pub(super) fn human(outcome: &Outcome, sources: &Sources, explain: bool) -> String {
     let rows = &outcome.rows;
     let mut text = String::new();
@@ -215,7 +215,7 @@ pub(super) fn human(outcome: &Outcome, sources: &Sources, explain: bool) -> Stri
     text
 }
 
-/// A request that both sides decide differently.
+/// A request that the sides decide differently.
 fn request(example: &Counterexample) -> String {
     let request = &example.scenario().request;
     let [first, second] = example.verdicts();
@@ -298,7 +298,7 @@ pub(super) fn markdown(outcome: &Outcome, sources: &Sources, explain: bool) -> S
     text
 }
 
-/// The change of a policy's document.
+/// The diff of a policy's document.
 pub(super) fn diff(row: &Row, sources: &Sources) -> String {
     let before = row.source(sources);
     let before = format!("{}\n", before.trim_end());

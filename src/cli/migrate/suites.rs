@@ -1,5 +1,5 @@
-//! Directories with test files: new policies and exceptions where the old ones were, rewritten test files, and the files that
-//! these read.
+//! Directories with test files: new policies and exceptions in place of the old ones, rewritten test files, and the
+//! files that they read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use kyvtest_go_compat::{
 };
 use kyvtest_migrate::Replaced;
 
-/// A test file and what became of it.
+/// A test file and its rewriting.
 pub(super) struct SuiteRow {
     pub(super) file: String,
     /// Whether the file has to change.
@@ -130,9 +130,9 @@ pub(super) fn rewritten(
     Ok(found)
 }
 
-/// The files with policies and exceptions, and what replaces them.
+/// The files with policies and exceptions, and their replacements.
 fn moved(rows: &[Row], exceptions: &[ExceptionRow], sources: &Sources) -> Vec<Moved> {
-    // By file: how many documents were migrated, whether something in it was not, and the new documents.
+    // By file: the number of migrated documents, whether something was not migrated, and the new documents.
     let mut by_file: BTreeMap<String, (usize, bool, Vec<String>)> = BTreeMap::new();
     let mut add = |file: Option<&str>, stays: bool, text: String| {
         let entry = by_file.entry(clean(file.unwrap_or_default())).or_default();
@@ -179,7 +179,7 @@ fn count(path: &str) -> usize {
         .count()
 }
 
-/// The files that a rewritten test file reads, its new policies aside.
+/// The files that a rewritten test file reads, except its new policies.
 fn companions(test: &str, text: &str, moved: &[Moved]) -> Vec<String> {
     let mut over = Memory::default();
     over.add(test, text);
@@ -191,10 +191,10 @@ fn companions(test: &str, text: &str, moved: &[Moved]) -> Vec<String> {
     }
     let own: BTreeSet<String> = over.0.keys().cloned().collect();
     let overlay = Overlay { under: &Disk, over };
-    let noting = RecordingFiles::new(&overlay);
-    let _ = load(&noting, test, &Options::default());
-    let asked = noting.dependencies();
-    asked
+    let recording = RecordingFiles::new(&overlay);
+    let _ = load(&recording, test, &Options::default());
+    let dependencies = recording.dependencies();
+    dependencies
         .paths
         .into_iter()
         .filter(|path| !own.contains(path) && Disk.is_folder(path).is_ok_and(|folder| !folder))

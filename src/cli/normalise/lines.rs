@@ -1,7 +1,7 @@
 //! Normalises the lines of a file of JSON objects.
 //!
-//! Upstream counterpart: none. The cluster of a line is exactly what the line describes, as on a server without other
-//! objects: references to missing objects are refused, and cluster addresses are from 10.0.0.0/24.
+//! Upstream counterpart: none. The cluster of a line has only the objects of the line: references to missing objects
+//! are rejected, and cluster addresses are from 10.0.0.0/24.
 
 use std::{io::Write as _, path::Path, sync::Arc};
 
@@ -63,7 +63,7 @@ pub(super) fn run(path: &Path, definitions: &[Arc<Document>], output: &mut Outpu
     Ok(exit)
 }
 
-/// One line, taken apart.
+/// A parsed line.
 struct Line<'l> {
     row: &'l Map<String, Json>,
     kind: &'l str,
@@ -123,7 +123,7 @@ fn answer(line: &str, definitions: &[Arc<Document>]) -> Result<Json, String> {
     })
 }
 
-/// The version of the request: named, that of the object, or the only one that the kind has.
+/// The version of the request: the named one, that of the object, or the only one of the kind.
 fn api_version(row: &Map<String, Json>, kind: &str) -> String {
     let named = row.get("apiVersion").and_then(Json::as_str);
     let of_object = row
@@ -147,7 +147,7 @@ fn cluster(row: &Map<String, Json>, definitions: &[Arc<Document>]) -> Result<Clu
             .into_iter()
             .filter(|plugin| *plugin != Plugin::ServiceAccount)
             .collect(),
-        // Other plugins change nothing that shows here.
+        // Other plugins have no visible effect here.
         Some(names) => names
             .iter()
             .filter_map(Json::as_str)

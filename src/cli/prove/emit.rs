@@ -1,4 +1,4 @@
-//! Counterexamples as suites in a folder: `prove --emit-cases DIR`.
+//! Counterexamples as suites in a directory: `prove --emit-cases DIR`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 use kyvtest_model::policy::Policy;
 use kyvtest_prove::Region;
 
-/// Writes the suites of a policy's regions into a folder; the answer is what could not be written.
+/// Writes the suites of a policy's regions into a directory; returns the regions that could not be written.
 ///
 /// # Errors
-/// If a file is there already, or cannot be written.
+/// If a file already exists, or cannot be written.
 pub(super) fn emit(
     folder: &Path,
     original: &Policy,

@@ -1,4 +1,4 @@
-//! Why two policies differ, for people and as JSON.
+//! Explanations of differences between policies, human-readable and as JSON.
 
 use std::fmt::Write as _;
 
@@ -9,13 +9,12 @@ use kyvtest_go_compat::{diagnostic::Sources, value::Document};
 use kyvtest_model::verdict::{DivergenceClass, Effect};
 use kyvtest_prove::body::explain::{Decision, DifferingClass, Explanation, Suggestion, Varied};
 
-/// How many classes of requests a line names.
+/// The maximum number of request classes named in a line.
 const NAMED: usize = 8;
 
-/// How many fields are listed.
+/// The maximum number of listed fields.
 const FIELDS: usize = 8;
 
-/// The names of the sides.
 const SIDES: [&str; 2] = ["A", "B"];
 
 /// `A denies `hostPort: 0`, B admits it`.
@@ -69,7 +68,7 @@ fn place(decision: &Decision, sources: Option<&Sources>) -> Option<(String, usiz
     Some((sources.name(span.file)?.to_owned(), position.line, position.column))
 }
 
-/// Classes of requests in words: `CREATE, UPDATE of pods`.
+/// Describes classes of requests: `CREATE, UPDATE of pods`.
 fn classes(found: &[DifferingClass]) -> Vec<String> {
     let mut groups: Vec<(String, Vec<&str>, Vec<&str>)> = Vec::new();
     for own in found {
@@ -108,7 +107,7 @@ fn listed(values: &[Option<Json>]) -> String {
     values.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// One field of the region.
+/// Describes one field of the region.
 fn field(field: &Varied) -> String {
     let object = if field.object == "object" {
         String::new()
@@ -146,7 +145,7 @@ fn diff(found: &Explanation, suggestion: &Suggestion, sources: Option<&Sources>)
         .to_string()
 }
 
-/// The explanation as text, two columns in.
+/// The explanation as text, indented by two columns.
 pub(super) fn human(found: &Explanation, sources: [Option<&Sources>; 2]) -> String {
     let mut text = format!("  {}: {}\n", found.counterexample.class(), headline(found));
     let verdicts = found.counterexample.verdicts();
@@ -189,7 +188,6 @@ pub(super) fn suggested(found: &Explanation, [_, sources]: [Option<&Sources>; 2]
     text
 }
 
-/// The explanation as JSON.
 pub(super) fn json(found: &Explanation, sources: [Option<&Sources>; 2]) -> Json {
     let decided = |number: usize| {
         let verdict = &found.counterexample.verdicts()[number];

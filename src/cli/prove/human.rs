@@ -1,4 +1,4 @@
-//! The results of `kyvtest prove` for people, as text and as Markdown.
+//! The results of `kyvtest prove`, human-readable and as Markdown.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::{Row, fix_text};
 use crate::cli::color::{HEADING, LITERAL};
 use kyvtest_prove::{Label, Region};
 
-/// What stands behind the name of a label.
+/// The text after the name of a label.
 pub(super) fn suffix(label: &Label) -> String {
     match label {
         Label::Refuted(kind) => format!("  kind={}", kind.as_str()),
@@ -79,7 +79,7 @@ fn firsts(regions: &[Region]) -> impl Iterator<Item = &Region> {
     })
 }
 
-/// The request of a region, and what both engines say to it.
+/// The request of a region, and both verdicts on it.
 pub(in crate::cli) fn witness(region: &Region) -> String {
     let scenario = region.witness.scenario();
     let request = &scenario.request;

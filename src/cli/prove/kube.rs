@@ -1,4 +1,4 @@
-//! Releases of Kubernetes whose CEL a proof may assume.
+//! The Kubernetes releases whose CEL environment a proof may assume.
 
 use clap::ValueEnum;
 

@@ -1,6 +1,6 @@
-//! The time that one proof may take.
+//! The time limit of one proof.
 //!
-//! What a time limit cuts off depends on the machine: such an answer is UNKNOWN, and the limit is off unless it is given.
+//! The effect of a time limit depends on the machine: the result is then UNKNOWN, and there is no limit by default.
 
 use std::{
     sync::{
@@ -14,10 +14,10 @@ use std::{
 
 use super::super::interrupt;
 
-/// How often the watcher looks for Ctrl-C.
+/// The polling interval for Ctrl-C.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Stops a proof at the end of its time, or when the user interrupts it.
+/// Stops a proof at its time limit, or when the user interrupts it.
 pub(super) struct Limit {
     seconds: Option<u64>,
     stop: Arc<AtomicBool>,
@@ -68,7 +68,7 @@ impl Limit {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Why a proof that was stopped claims nothing.
+    /// The reason why a stopped proof is UNKNOWN.
     pub(super) fn reason(&self) -> String {
         format!(
             "time limit of {} s reached (`--timeout`)",

@@ -1,4 +1,4 @@
-//! `prove --pairs`, and `prove A --to B` with policies of any kind: two sets of policies compared for all requests.
+//! `prove --pairs`, and `prove A --to B` with policies of any kind: compares two sets of policies for all requests.
 
 use kyvtest_model::policy::Policy;
 use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, path::Path};
@@ -31,7 +31,7 @@ use kyvtest_prove::{
     witness::Scenario,
 };
 
-/// Which deletions the world has.
+/// The deletions that a comparison includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(in crate::cli) enum Deletions {
     Named,
@@ -49,15 +49,15 @@ impl Deletions {
     }
 }
 
-/// How pairs are compared.
+/// The settings of a comparison.
 pub(in crate::cli) struct Setup<'s> {
     pub(in crate::cli) discovery: &'s Discovery,
     pub(in crate::cli) setting: Setting,
     pub(in crate::cli) options: Options,
     pub(in crate::cli) world: World,
-    /// Seconds for one pair.
+    /// The time limit for one pair, in seconds.
     pub(in crate::cli) timeout: Option<u64>,
-    /// Whether refutations are explained, which takes longer than finding them.
+    /// Whether to explain refutations, which takes longer than finding them.
     pub(in crate::cli) explain: bool,
 }
 
@@ -111,14 +111,14 @@ pub(super) fn run(file: &Path, setup: &Setup<'_>, output: &mut Output) -> Result
     Ok(exit)
 }
 
-/// The answer about a pair, explained if it is refuted.
+/// The result for a pair, explained if it is refuted.
 pub(in crate::cli) struct Compared {
     pub(in crate::cli) found: Comparison,
     explanation: Option<Explanation>,
 }
 
 impl Compared {
-    /// Compares two sides; one that cannot be installed leaves nothing to compare.
+    /// Compares two sides; if one cannot be installed there is nothing to compare.
     pub(in crate::cli) fn new(a: Result<Side, String>, b: Result<Side, String>, setup: &Setup<'_>) -> Self {
         let limit = Limit::new(setup.timeout);
         let options = Options {
@@ -153,7 +153,7 @@ impl Compared {
         }
     }
 
-    /// The exit code that the answer calls for, if labels must be of some strength.
+    /// The exit code of the result, given the required strength of labels.
     pub(in crate::cli) fn exit(&self, required: u8) -> Exit {
         match (&self.found.label, self.found.label.strength()) {
             _ if self.found.fault => Exit::Internal,
@@ -163,7 +163,7 @@ impl Compared {
         }
     }
 
-    /// The smallest counterexample that is known.
+    /// The smallest known counterexample.
     fn counterexample(&self) -> Option<&Counterexample> {
         let smallest = self.explanation.as_ref().map(|explanation| &explanation.counterexample);
         smallest.or(self.found.counterexample.as_deref())
@@ -176,7 +176,6 @@ fn compare(a: &[Json], b: &[Json], setup: &Setup<'_>) -> Compared {
     Compared::new(side(a), side(b), setup)
 }
 
-/// The answer as JSON.
 pub(in crate::cli) fn answer(compared: &Compared, world: &World, sources: [Option<&Sources>; 2]) -> Json {
     let found = &compared.found;
     let kind = match &found.label {
@@ -244,7 +243,7 @@ pub(in crate::cli) fn witness(example: &Counterexample) -> Json {
     })
 }
 
-/// The names of the policies of a side, each once.
+/// The distinct names of the policies of a side.
 fn names(loaded: &Loaded) -> BTreeSet<String> {
     loaded.policies.iter().map(|policy| policy.name().to_owned()).collect()
 }
@@ -263,13 +262,14 @@ fn named(loaded: &Loaded, name: &str) -> Loaded {
     own
 }
 
-/// Whether two sets of policies need the comparison of any kinds: the target is not native alone, or the source is native.
+/// Whether two sets of policies need the comparison of arbitrary kinds: the target is not purely native, or the source
+/// is native.
 pub(super) fn concerns(from: &Loaded, to: &Loaded) -> bool {
     let is_native = |loaded: &Loaded| loaded.native().next().is_some();
     to.policies.iter().any(Policy::validates) || (is_native(from) && is_native(to))
 }
 
-/// How the answers are printed and what they must be.
+/// The output settings and the requirements.
 pub(super) struct Shown<'s> {
     pub(super) sources: &'s Sources,
     pub(super) by_name: bool,
@@ -373,7 +373,7 @@ fn request(scenario: &Scenario) -> String {
     text
 }
 
-/// An object with what identifies it first.
+/// An object with its identifying fields first.
 fn ordered(mut object: Json) -> Json {
     let Some(map) = object.as_object_mut() else {
         return object;

@@ -1,4 +1,4 @@
-//! Resources that the search for a counterexample starts from: those of `--resources`, and of suites beside the policy.
+//! Sample resources for the search for a counterexample: those of `--resources`, and of suites next to the policy.
 
 use std::{
     collections::BTreeMap,
@@ -11,10 +11,10 @@ use super::super::{Failure, input, output::Output};
 use crate::suite::{self, Disk, Options};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources};
 
-/// Where suites lie beside a policy, relative to its directory.
+/// The paths of suites relative to the policy's directory.
 const BESIDE: [&str; 2] = ["kyverno-test.yaml", ".kyverno-test/kyverno-test.yaml"];
 
-/// The objects to start from, by the directory of the policy.
+/// The sample objects, by the directory of the policy.
 pub(super) struct Samples {
     given: Vec<Json>,
     beside: BTreeMap<PathBuf, Vec<Json>>,
@@ -47,7 +47,7 @@ impl Samples {
         })
     }
 
-    /// The objects for a policy of a file.
+    /// The sample objects for a policy of a file.
     pub(super) fn of(&mut self, policy: &str) -> Vec<Json> {
         let directory = Path::new(policy).parent().unwrap_or(Path::new("")).to_owned();
         let beside = self.beside.entry(directory).or_insert_with_key(|directory| {
@@ -59,7 +59,7 @@ impl Samples {
     }
 }
 
-/// The resources of a test file. Its problems are not reported: it was not what the user named.
+/// The resources of a test file. Its problems are not reported, since the user did not name it.
 fn of_suites(file: &str) -> Vec<Json> {
     let options = Options {
         sidecar: false,

@@ -1,10 +1,10 @@
-//! The labels of many policies at a glance.
+//! A summary of the labels of many policies.
 
 use std::fmt::Write as _;
 
 use super::{HEADING, Label, Row};
 
-/// How many policies a line of the summary names.
+/// The maximum number of policies named in a summary line.
 const NAMED: usize = 5;
 
 /// The labels of many policies, one line per label.

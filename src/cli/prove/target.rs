@@ -1,4 +1,4 @@
-//! What `prove --to` compares with.
+//! The target of `prove --to`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use super::super::{Failure, output::Output};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
 use kyvtest_model::{kube::Discovery, policy::Loaded};
 
-/// Reports what is wrong with the target: it must have native policies, each of which should have a binding.
+/// Reports the problems of the target: it must have native policies, and each should have a binding.
 pub(super) fn check(
     to: &[PathBuf],
     native: &Loaded,

@@ -1,7 +1,7 @@
 //! A MutatingPolicy and the MutatingAdmissionPolicy that Kyverno would generate from it.
 //!
-//! Each policy is compared alone, on the object as it was sent. A policy that is refused only because policies for pod controllers
-//! are made from it is compared with that switched off, on both sides, unless it requests a native policy.
+//! Each policy is compared alone, on the object as sent. A policy that cannot be converted only because of autogen for
+//! pod controllers is compared with autogen disabled on both sides, unless it requests a native policy.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) struct MutatingPair {
     without_autogen: bool,
     controller: MutatingController,
     conversion: Conversion,
-    /// The server with what was generated, if it accepts it.
+    /// The server with the generated policy, if it accepts it.
     native: Option<apiserver::Server>,
 }
 
@@ -48,7 +48,7 @@ impl MutatingPair {
             conversion = generate(&compared);
         }
         let without_autogen = !Arc::ptr_eq(policy, &compared);
-        // A policy that Kyverno refuses is reported where it is evaluated.
+        // A policy that Kyverno rejects is reported where it is evaluated.
         let (controller, _) = MutatingController::new(&[compared], exceptions.cel);
         let native = installable(&conversion).map(|generated| {
             let lens = apiserver::Lens::ApiServer;
@@ -68,7 +68,7 @@ impl MutatingPair {
         &self.id
     }
 
-    /// What is to be known about the comparison as a whole, with the name of the policy.
+    /// Notes on the comparison as a whole, with the name of the policy.
     pub(super) fn notes(&self) -> Vec<(String, Note)> {
         let mut notes = Vec::new();
         if !self.is_marked {

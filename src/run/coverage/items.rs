@@ -1,4 +1,4 @@
-//! From what was seen to the items of a report.
+//! Turns observations into report items.
 
 use super::{
     Coverage, Item, ItemKind, Outcome, PolicyCoverage,
@@ -21,14 +21,14 @@ use kyvtest_model::policy::{
     ValidatingAdmissionPolicy, ValidatingPolicy, Validation, Variable,
 };
 
-/// The programs of a policy or of what autogen made of it.
+/// The programs of a policy or of its autogen variant.
 pub(super) type Programs<'p> = Vec<(Place, &'p Program)>;
 
 /// The expressions of a rule or policy.
 struct Texts<'p> {
     /// The field of the conditions.
     conditions_at: &'static str,
-    /// What stands before the names of the other fields.
+    /// The prefix of the other fields' paths.
     prefix: &'static str,
     /// The field of the validations.
     validations_at: &'static str,
@@ -90,7 +90,7 @@ impl<'p> Texts<'p> {
         }
     }
 
-    /// What an expression is, where it stands and the expression itself.
+    /// The kind, path and source of an expression.
     fn find(&self, place: &Place) -> Option<(ItemKind, String, &'p Expression)> {
         let Self {
             conditions_at,
@@ -128,7 +128,7 @@ impl<'p> Texts<'p> {
         })
     }
 
-    /// The items of all expressions. The first list of programs is that of the policy as it is written.
+    /// The items of all expressions. The first list of programs is that of the policy as written.
     fn items(&self, rule: Option<&str>, all: &[Programs<'_>], observer: &Observer) -> Vec<Item> {
         let Some((written, generated)) = all.split_first() else {
             return Vec::new();
@@ -157,7 +157,7 @@ impl<'p> Texts<'p> {
             let text = expression.text();
             let mut ways = whole(place, program);
             if let Place::Message(i) = place {
-                // The API server makes the message of every validation; it is used where the validation is false.
+                // The API server computes the message of every validation; it is used if the validation is false.
                 let validation = Place::Validation(*i);
                 let own = written.iter().find(|(other, _)| *other == validation);
                 let falsehoods = own.map_or(0, |(place, program)| whole(place, program).falsehoods);
@@ -178,7 +178,7 @@ impl<'p> Texts<'p> {
                 },
             });
             let mut own = points(text, program);
-            // A condition that is nothing but `has` is told by its own outcomes.
+            // A condition that is just `has` is covered by its own outcomes.
             let whole = |point: &Point| text.get(point.start..point.end).map(str::trim) == Some(text.trim());
             own.retain(|point| point.fork != Fork::Has || !whole(point));
             let mut all = observer.parts(program, &own);
@@ -203,7 +203,7 @@ impl<'p> Texts<'p> {
     }
 }
 
-/// Outcomes of something that is true or false.
+/// Outcomes of a boolean.
 fn truth(ways: OutcomeCounts, (yes, no): (&'static str, &'static str)) -> Vec<Outcome> {
     vec![
         wanted(yes, ways.truths),
@@ -216,7 +216,7 @@ fn truth(ways: OutcomeCounts, (yes, no): (&'static str, &'static str)) -> Vec<Ou
     ]
 }
 
-/// Outcomes of something that only has a value.
+/// Outcomes of a part that only has a value.
 fn reached(ways: OutcomeCounts) -> Vec<Outcome> {
     vec![
         wanted("reached", ways.total() - ways.errors),
@@ -242,7 +242,7 @@ fn branch(fork: Fork, ways: OutcomeCounts) -> Vec<Outcome> {
         }
         Fork::Has => truth(ways, ("present", "absent")),
         Fork::Optional => {
-            // A value that is no optional is there.
+            // A value that is not optional is present.
             let there = ways.truths + ways.others + ways.empties;
             truth(OutcomeCounts { truths: there, ..ways }, ("present", "absent"))
         }
@@ -305,7 +305,7 @@ impl CoverageRecorder<'_> {
         })
     }
 
-    /// A rule, or a policy without rules, that changes objects: it never fails.
+    /// A mutating rule, or a mutating policy without rules: it never fails.
     fn mutation(&self, policy: &PolicyId, rule: Option<&str>, span: Span, may_skip: bool) -> Item {
         let answered = self.of_mutation(policy, rule.unwrap_or_default());
         let outcome = |name, count, wanted| Outcome { name, count, wanted };
@@ -344,7 +344,7 @@ impl CoverageRecorder<'_> {
             .collect()
     }
 
-    /// What was seen of a classic policy.
+    /// The observations of a classic policy.
     pub(super) fn classic(&self, compiled: &CompiledClassicPolicy, webhook: Option<&Webhook>) -> PolicyCoverage {
         let policy = compiled.policy();
         let id = policy.id();
@@ -379,7 +379,7 @@ impl CoverageRecorder<'_> {
         coverage(&id, policy.origin, items)
     }
 
-    /// What was seen of a CEL policy. The first list of programs is that of the policy as it is written.
+    /// The observations of a CEL policy. The first list of programs is that of the policy as written.
     pub(super) fn validating(&self, policy: &ValidatingPolicy, programs: &[Programs<'_>]) -> PolicyCoverage {
         let id = policy.id();
         let may_skip = !policy.spec.match_conditions.is_empty();
@@ -392,7 +392,7 @@ impl CoverageRecorder<'_> {
         coverage(&id, policy.origin, items)
     }
 
-    /// What was seen of a policy without rules that changes objects. Its expressions are not observed.
+    /// The observations of a mutating policy without rules. Its expressions are not observed.
     pub(super) fn mutating(
         &self,
         id: &PolicyId,
@@ -405,7 +405,7 @@ impl CoverageRecorder<'_> {
         coverage(id, origin, items)
     }
 
-    /// What was seen of a native policy.
+    /// The observations of a native policy.
     pub(super) fn native(
         &self,
         policy: &ValidatingAdmissionPolicy,
@@ -422,7 +422,7 @@ impl CoverageRecorder<'_> {
     }
 }
 
-/// Everything, once the policies are known.
+/// Combines the policies' coverage.
 pub(super) fn all(suite: &Suite, mut policies: Vec<PolicyCoverage>) -> Coverage {
     policies.sort_by_key(|policy| (policy.file, policy.doc));
     Coverage {
@@ -431,7 +431,7 @@ pub(super) fn all(suite: &Suite, mut policies: Vec<PolicyCoverage>) -> Coverage 
     }
 }
 
-/// The parts of a rule that are no CEL; what autogen made of the rule counts for it.
+/// The parts of a rule that are not CEL; rules from autogen count for it.
 fn parts(rule: &Rule, variants: &[&WatchedRule<'_>]) -> Vec<Item> {
     let Some((first, others)) = variants.split_first() else {
         return Vec::new();

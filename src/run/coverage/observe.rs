@@ -1,6 +1,6 @@
-//! Evaluates the policies of a suite once more, with an observer.
+//! Evaluates the policies of a suite again, with an observer.
 //!
-//! A plain run pays nothing for this: it is a second pass, over the requests that rows and cases name.
+//! A plain run has no extra cost: this is a second pass, over the requests that rows and cases name.
 
 use super::{
     Coverage, PolicyCoverage,
@@ -22,24 +22,26 @@ use kyvtest_model::{
     policy::{MatchConstraints, PolicyId},
 };
 
-/// What a suite exercises of its policies.
+/// Records the coverage of a suite's policies.
 ///
-/// `responses` are those of the run, which has evaluated the policies that change objects.
+/// `responses` are those of the run, which has evaluated the mutating policies.
 pub(in crate::run) fn observe(engines: &Engines<'_>, responses: &[Response]) -> Coverage {
     let (suite, settings) = (engines.suite, engines.settings);
     let watch = CoverageRecorder::new(suite);
     let host = Wrapped::observed(&engines.cluster.cluster.mocks, &watch.observer);
-    for mut asked in requests(suite, settings, &[]) {
-        let operation = asked.run.unwrap_or_else(|| default_operation(suite, asked.resource));
-        let old = asked.old.take();
-        let request = engines.cluster.request(suite, asked.resource, operation, old);
+    for mut suite_request in requests(suite, settings, &[]) {
+        let operation = suite_request
+            .run
+            .unwrap_or_else(|| default_operation(suite, suite_request.resource));
+        let old = suite_request.old.take();
+        let request = engines.cluster.request(suite, suite_request.resource, operation, old);
         for policy in engines.controller.policies() {
-            if watch.is_asked(policy.id(), &asked) {
-                kyverno(engines, policy, &watch, &asked, &request, &host);
+            if watch.tests(policy.id(), &suite_request) {
+                kyverno(engines, policy, &watch, &suite_request, &request, &host);
             }
         }
-        natives(engines, &watch, &asked, &request, &host);
-        mutations(engines, &watch, &asked, &request, responses);
+        natives(engines, &watch, &suite_request, &request, &host);
+        mutations(engines, &watch, &suite_request, &request, responses);
     }
     payloads(engines, &watch, &host);
     let lowered = engines.controller.policies().iter();
@@ -59,7 +61,7 @@ pub(in crate::run) fn observe(engines: &Engines<'_>, responses: &[Response]) -> 
     all(suite, policies.collect())
 }
 
-/// What was seen of the policies without rules that change objects.
+/// The observations of mutating policies without rules.
 fn mutating(engines: &Engines<'_>, watch: &CoverageRecorder<'_>) -> Vec<PolicyCoverage> {
     let policies = &engines.suite.policies;
     let own = policies.mutating().map(|policy| {
@@ -77,22 +79,22 @@ fn mutating(engines: &Engines<'_>, watch: &CoverageRecorder<'_>) -> Vec<PolicyCo
     own.chain(native).collect()
 }
 
-/// Counts what the policies that change objects answered to a request in the run.
+/// Counts the results of mutating policies for a request in the run.
 fn mutations(
     engines: &Engines<'_>,
     watch: &CoverageRecorder<'_>,
-    asked: &SuiteRequest<'_>,
+    suite_request: &SuiteRequest<'_>,
     request: &Request,
     responses: &[Response],
 ) {
     let policies = &engines.suite.policies;
-    let key = Key::of(asked.resource);
+    let key = Key::of(suite_request.resource);
     let answers = |id: &PolicyId| -> Vec<RuleResponse> {
         let own = responses.iter().filter(|response| {
             response.policy == *id
                 && response.key == key
-                && response.run == asked.run
-                && response.check_id == asked.check_id
+                && response.run == suite_request.run
+                && response.check_id == suite_request.check_id
         });
         own.flat_map(|response| {
             let made = response.objects.as_deref().map_or(&[][..], |objects| &objects.rules);
@@ -106,7 +108,7 @@ fn mutations(
         let id = policy.id();
         let rules = policy.spec.rules.iter().filter(|rule| rule.mutate.is_some());
         let mut rules = rules.map(|rule| rule.name.value.as_str()).peekable();
-        if rules.peek().is_some() && watch.is_asked(&id, asked) {
+        if rules.peek().is_some() && watch.tests(&id, suite_request) {
             watch.mutations(&id, rules, &answers(&id));
         }
     }
@@ -115,7 +117,7 @@ fn mutations(
     let cell = request.cell();
     for policy in policies.mutating() {
         let id = policy.id();
-        if !watch.is_asked(&id, asked) {
+        if !watch.tests(&id, suite_request) {
             continue;
         }
         watch.mutations(&id, std::iter::once(""), &answers(&id));
@@ -128,7 +130,7 @@ fn mutations(
     }
     for policy in policies.native_mutating() {
         let id = native_mutating_id(&policy.metadata.name.value);
-        if !watch.is_asked(&id, asked) {
+        if !watch.tests(&id, suite_request) {
             continue;
         }
         watch.mutations(&id, std::iter::once(""), &answers(&id));
@@ -142,11 +144,11 @@ fn kyverno(
     engines: &Engines<'_>,
     policy: &Lowered,
     watch: &CoverageRecorder<'_>,
-    asked: &SuiteRequest<'_>,
+    suite_request: &SuiteRequest<'_>,
     request: &Request,
     host: &dyn Host,
 ) {
-    let responses = engines.kyverno(policy, request, asked.resource, host);
+    let responses = engines.kyverno(policy, request, suite_request.resource, host);
     let answers: Vec<_> = responses.into_iter().flat_map(|response| response.rules).collect();
     let rules = match policy.as_classic() {
         Some(classic) => classic
@@ -162,9 +164,9 @@ fn kyverno(
     if policy.is_for_payloads() {
         return;
     }
-    let edited = engines.edited(policy, request, asked.resource);
+    let edited = engines.edited(policy, request, suite_request.resource);
     let request = edited.as_ref().unwrap_or(request);
-    // The filters of a policy are counted even if its webhook does not hand the request over.
+    // The filters of a policy are counted even if its webhook is not called.
     let environment = engines.environment(host);
     let delivered = engines.controller.delivered(policy, request, environment);
     let delivered = delivered.as_deref().unwrap_or(request);
@@ -189,16 +191,16 @@ fn kyverno(
 fn natives(
     engines: &Engines<'_>,
     watch: &CoverageRecorder<'_>,
-    asked: &SuiteRequest<'_>,
+    suite_request: &SuiteRequest<'_>,
     request: &Request,
     host: &dyn Host,
 ) {
     for policy in engines.server.policies() {
         let id = native_id(policy.name());
-        if !watch.is_asked(&id, asked) {
+        if !watch.tests(&id, suite_request) {
             continue;
         }
-        let response = engines.native(policy, request, asked.resource, host);
+        let response = engines.native(policy, request, suite_request.resource, host);
         watch.answers(&id, std::iter::once(""), &response.rules);
         let Some(constraints) = policy.constraints() else {
             continue;
@@ -207,7 +209,7 @@ fn natives(
     }
 }
 
-/// Which parts of the match block of a native policy select a request.
+/// The parts of a native policy's match block that select a request.
 fn natively_selected(engines: &Engines<'_>, constraints: &MatchConstraints, request: &Request) -> Vec<Selected> {
     let cluster = &engines.cluster.cluster;
     let input = Input::new(request, &cluster.world, &cluster.discovery, engines.lens());
@@ -224,7 +226,7 @@ fn payloads(engines: &Engines<'_>, watch: &CoverageRecorder<'_>, host: &dyn Host
     for payload in &engines.suite.json_payloads {
         let key = Key::named(&payload.path.value);
         for policy in engines.controller.policies() {
-            if policy.is_for_payloads() && watch.is_asked_about_payload(policy.id(), &key) {
+            if policy.is_for_payloads() && watch.tests_payload(policy.id(), &key) {
                 let responses = policy.evaluate_payload(payload.document.root(), host);
                 let answers: Vec<_> = responses.into_iter().flat_map(|response| response.rules).collect();
                 watch.answers(policy.id(), std::iter::once(""), &answers);

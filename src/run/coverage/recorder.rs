@@ -1,4 +1,4 @@
-//! Observes the policies of a suite while they are evaluated.
+//! Observes the policies of a suite during evaluation.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -11,7 +11,7 @@ use kyvtest_model::{
     verdict::Status,
 };
 
-/// How often a rule answered what.
+/// How often a rule had each result.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Answered {
     pub(super) pass: u64,
@@ -25,14 +25,14 @@ pub(super) struct Answered {
 /// A policy, and a rule of it.
 type Rule = (PolicyId, String);
 
-/// What is seen of a suite.
+/// The observations of a suite.
 pub(in crate::run) struct CoverageRecorder<'s> {
-    /// Sees what expressions and conditions come to.
+    /// Records the outcomes of expressions and conditions.
     pub(super) observer: Observer,
     suite: &'s Suite,
     checks: Vec<Check<'s>>,
     answered: RefCell<BTreeMap<Rule, Answered>>,
-    /// The same for rules that change objects, which other stages evaluate.
+    /// Like `answered`, for mutating rules, which other stages evaluate.
     mutated: RefCell<BTreeMap<Rule, Answered>>,
     /// By rule and path: how often a filter selected a request and how often it did not.
     filters: RefCell<BTreeMap<(Rule, String), (u64, u64)>>,
@@ -50,27 +50,27 @@ impl<'s> CoverageRecorder<'s> {
         }
     }
 
-    /// Whether a row or a case asks a policy about a request.
-    pub(in crate::run) fn is_asked(&self, policy: &PolicyId, asked: &SuiteRequest<'_>) -> bool {
-        let key = Key::of(asked.resource);
+    /// Whether a row or a case tests a policy with a request.
+    pub(in crate::run) fn tests(&self, policy: &PolicyId, suite_request: &SuiteRequest<'_>) -> bool {
+        let key = Key::of(suite_request.resource);
         let mut own = self
             .checks
             .iter()
             .filter(|check| policy.is_named(&check.policy.value) && check.concerns(&key));
-        own.any(|check| match asked.check_id {
+        own.any(|check| match suite_request.check_id {
             Some(check_id) => check_id == check.id,
-            // A check with an old object of its own is another request.
-            None => check.operation == asked.run && check.wanted(self.suite, &key).old_object.is_none(),
+            // A check with its own old object has its own request.
+            None => check.operation == suite_request.run && check.wanted(self.suite, &key).old_object.is_none(),
         })
     }
 
-    /// Whether a row or a case asks a policy about a payload.
-    pub(super) fn is_asked_about_payload(&self, policy: &PolicyId, key: &Key) -> bool {
+    /// Whether a row or a case tests a policy with a payload.
+    pub(super) fn tests_payload(&self, policy: &PolicyId, key: &Key) -> bool {
         let mut checks = self.checks.iter();
         checks.any(|check| policy.is_named(&check.policy.value) && check.concerns(key))
     }
 
-    /// Notes the answers of a policy whose rules are named `rules`.
+    /// Records the results of a policy whose rules are named `rules`.
     pub(super) fn answers<'r>(
         &self,
         policy: &PolicyId,
@@ -80,7 +80,7 @@ impl<'s> CoverageRecorder<'s> {
         note(&self.answered, policy, rules, answers);
     }
 
-    /// The same for rules that change objects.
+    /// Like [`Self::answers`], for mutating rules.
     pub(super) fn mutations<'r>(
         &self,
         policy: &PolicyId,
@@ -90,7 +90,7 @@ impl<'s> CoverageRecorder<'s> {
         note(&self.mutated, policy, rules, answers);
     }
 
-    /// Notes which filters select a request. Of several that stand for the same one, any may.
+    /// Records the filters that select a request. Of several with the same path, any may.
     pub(super) fn selected(&self, policy: &PolicyId, found: &[Selected]) {
         let mut merged: BTreeMap<(&str, &str), bool> = BTreeMap::new();
         for one in found {
@@ -106,13 +106,13 @@ impl<'s> CoverageRecorder<'s> {
         }
     }
 
-    /// What a rule answered.
+    /// The results of a rule.
     pub(super) fn of_rule(&self, policy: &PolicyId, rule: &str) -> Answered {
         let key = (policy.clone(), rule.to_owned());
         self.answered.borrow().get(&key).copied().unwrap_or_default()
     }
 
-    /// What a rule that changes objects answered.
+    /// The results of a mutating rule.
     pub(super) fn of_mutation(&self, policy: &PolicyId, rule: &str) -> Answered {
         let key = (policy.clone(), rule.to_owned());
         self.mutated.borrow().get(&key).copied().unwrap_or_default()
@@ -125,16 +125,16 @@ impl<'s> CoverageRecorder<'s> {
     }
 }
 
-/// Which parts of constraints select a request. What is excluded counts only where the rest selects the request.
+/// The parts of constraints that select a request. Excluding rules count only if the rest selects the request.
 pub(super) fn constraints_select(
     constraints: &MatchConstraints,
-    mut ask: impl FnMut(&MatchConstraints) -> bool,
+    mut is_selected: impl FnMut(&MatchConstraints) -> bool,
 ) -> Vec<Selected> {
     let mut found: Vec<Selected> = constraints_apart(constraints)
         .into_iter()
         .map(|(path, alone)| Selected {
             rule: String::new(),
-            selects: ask(&alone),
+            selects: is_selected(&alone),
             path,
         })
         .collect();
@@ -142,13 +142,13 @@ pub(super) fn constraints_select(
         exclude_resource_rules: Vec::new(),
         ..constraints.clone()
     };
-    if !ask(&rest) {
+    if !is_selected(&rest) {
         found.retain(|one| !one.path.starts_with("matchConstraints.excludeResourceRules"));
     }
     found
 }
 
-/// The parts of constraints, each as constraints of their own.
+/// The parts of constraints, each as separate constraints.
 pub(super) fn constraints_apart(constraints: &MatchConstraints) -> Vec<(String, MatchConstraints)> {
     let empty = MatchConstraints {
         namespace_selector: None,
@@ -186,7 +186,7 @@ pub(super) fn constraints_apart(constraints: &MatchConstraints) -> Vec<(String, 
     apart
 }
 
-/// Counts the answers of rules.
+/// Counts the results of rules.
 fn note<'r>(
     answered: &RefCell<BTreeMap<Rule, Answered>>,
     policy: &PolicyId,

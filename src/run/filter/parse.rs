@@ -49,7 +49,7 @@ impl<'t> Parser<'t> {
         Span::new(self.file, start as u32, end as u32)
     }
 
-    /// What is wrong with the next character.
+    /// An error about the next character.
     fn wrong(&self, message: &str) -> Diagnostic {
         let length = self.rest().chars().next().map_or(0, char::len_utf8);
         Diagnostic::at(Code::BadFilter, self.span(self.at, self.at + length), message)
@@ -63,14 +63,14 @@ impl<'t> Parser<'t> {
         found
     }
 
-    /// The name that comes next; empty where there is none.
+    /// The name that comes next; empty if there is none.
     fn name(&self) -> &'t str {
         let rest = self.rest();
         let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-')));
         &rest[..end.unwrap_or(rest.len())]
     }
 
-    /// Takes one of the operators: a symbol, or a word that is not a predicate's name.
+    /// Consumes one of the operators: a symbol, or a word that is not a predicate's name.
     fn operator(&mut self, symbols: &[char], word: &str) -> Option<&'t str> {
         self.space();
         let rest = self.rest();
@@ -238,7 +238,7 @@ impl<'t> Parser<'t> {
         ))
     }
 
-    /// The text up to a closing character; `\` takes the next character as it is.
+    /// The text up to a closing character; `\` escapes the next character.
     fn until(&mut self, end: char) -> String {
         let mut text = String::new();
         let mut characters = self.rest().chars();

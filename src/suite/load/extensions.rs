@@ -1,4 +1,4 @@
-//! The sidecar and the annotations: what the suite says to us and not to Kyverno.
+//! The sidecar and the annotations: settings for kyvtest that Kyverno ignores.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use kyvtest_model::policy::{
 };
 
 impl Loader<'_> {
-    /// What the suite says to us and not to Kyverno; nothing here concerns what Kyverno does.
+    /// Loads the settings for kyvtest, which do not affect Kyverno's behaviour.
     pub(super) fn extensions(&mut self, test: &Test, documents: usize) {
         let upstream = self.suite.upstream;
         let annotated = annotations::read(test);
@@ -52,7 +52,7 @@ impl Loader<'_> {
         self.suite.upstream = upstream;
     }
 
-    /// Looks for an attestor that a mock names: a name that no policy has would never be accepted.
+    /// Reports a mock's attestor that no policy has: it would never be accepted.
     fn attestor(&mut self, name: &Text) {
         let policies = self.suite.policies.image_validating();
         let known: Vec<&str> = policies
@@ -73,7 +73,7 @@ impl Loader<'_> {
         self.say(diagnostic);
     }
 
-    /// Reads the old objects that stand in files of their own.
+    /// Reads old objects from separate files.
     fn old_objects(&mut self) {
         let rows = self.suite.expectations.iter().map(|row| &row.expectation);
         let cases = self.suite.cases.iter().map(|case| &case.expectation);
@@ -100,7 +100,7 @@ impl Loader<'_> {
         }
     }
 
-    /// The documents of the sidecar that concern this suite.
+    /// The documents of the sidecar for this suite.
     fn sidecars(&mut self, test: &Test, documents: usize) -> Vec<Sidecar> {
         let path = join(&self.folder, SIDECAR);
         let Ok(bytes) = self.files.read(&path) else {
@@ -116,7 +116,7 @@ impl Loader<'_> {
                     continue;
                 }
             };
-            // Another suite of the same folder reads its own documents and their mistakes.
+            // Another suite of the same directory reads its own documents and their errors.
             let named = tree.root().get("suite").and_then(Node::as_str);
             if named.is_some_and(|named| named != test.name()) && documents > 1 {
                 continue;

@@ -1,4 +1,4 @@
-//! Payloads of policies that look at other things than admission requests.
+//! Payloads of policies on other input than admission requests.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use kyvtest_go_compat::{
 use kyvtest_kyverno::authorization::Request;
 use kyvtest_model::policy::{Text, place};
 
-/// What reads a payload.
+/// The kind of a payload.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Json,
@@ -36,7 +36,7 @@ impl Loader<'_> {
         }
     }
 
-    /// A payload: one object. That of a JSON policy may also be YAML, by the file's name; the others are JSON.
+    /// A payload: one object. That of a JSON policy may also be YAML, by the file's extension; the others are JSON.
     fn payload(&mut self, at: &Text, kind: Kind) -> Option<Payload> {
         let path = resolve(&self.folder, &at.value);
         let payload = self.read_payload(at, &path, kind);
@@ -110,7 +110,7 @@ impl Loader<'_> {
     }
 }
 
-/// The byte at a line and column of a parser that counts bytes from 1.
+/// The byte at a line and column, both counted in bytes from 1.
 fn offset(text: &str, line: usize, column: usize) -> u32 {
     let start: usize = text
         .split_inclusive('\n')

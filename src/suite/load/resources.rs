@@ -13,7 +13,8 @@ use kyvtest_go_compat::{
 use kyvtest_model::policy::{Origin, Text, decode::name_of, place};
 
 impl Loader<'_> {
-    /// Reads files of resources. The first path decides: if it is a folder, its files are read and the others are not.
+    /// Reads files of resources. The first path decides: if it is a directory, its files are read and the other paths
+    /// ignored.
     pub(super) fn resources(&mut self, paths: &[Text]) -> Vec<Resource> {
         let mut resources = Vec::new();
         let Some(first) = paths.first() else {
@@ -153,7 +154,7 @@ impl Loader<'_> {
         }
     }
 
-    /// The resources without repetitions: the first of each group, kind, namespace and name counts.
+    /// Removes repetitions: the first of each group, kind, namespace and name counts.
     pub(super) fn distinct(&mut self, resources: Vec<Resource>) -> Vec<Resource> {
         let mut distinct: Vec<Resource> = Vec::with_capacity(resources.len());
         let mut seen = rustc_hash::FxHashMap::default();
@@ -182,7 +183,7 @@ impl Loader<'_> {
         distinct
     }
 
-    /// An object among resources and targets alike makes Kyverno's fake client panic.
+    /// Reports objects among both resources and targets, which make Kyverno's fake client panic.
     pub(super) fn collisions(&mut self) {
         let mut found = Vec::new();
         for target in &self.suite.targets {
@@ -212,7 +213,7 @@ impl Loader<'_> {
     }
 }
 
-/// Metadata that no API server takes. Kyverno's command line goes on without a part that it cannot read.
+/// Metadata that an API server would reject. Kyverno's command line ignores the parts that it cannot read.
 fn metadata_problems(node: Node<'_>) -> Vec<(Severity, kyvtest_go_compat::yaml::Span, String)> {
     let mut problems = Vec::new();
     let mut say = |severity, node: Node<'_>, path: &str, wanted: &str| {

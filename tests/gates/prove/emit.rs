@@ -1,9 +1,9 @@
-//! Counterexamples written as suites: each is green where it is run, with the difference accepted.
+//! Counterexamples written as suites: each passes when run, with the divergence accepted.
 
 use std::{fs, path::PathBuf, process::Command};
 
 use super::{optional, quoted, rows, storable};
-use crate::support::{fixture, tell};
+use crate::support::{fixture, print_count};
 
 fn kyvtest(args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_kyvtest"))
@@ -49,18 +49,18 @@ fn emitted_suites_are_green() {
         assert_eq!(code, Some(3), "{}: {text}", row[0]);
         left_out += text.matches("KT412").count();
         if !suites.exists() {
-            tell(&format!("  {}: nothing is written: {text}", row[0]));
+            print_count(&format!("  {}: nothing is written: {text}", row[0]));
             continue;
         }
         written += fs::read_dir(&suites).expect("a folder").count();
         let (code, text) = kyvtest(&["run", suites.to_str().expect("text")]);
         assert_eq!(code, Some(0), "{}: {text}", row[0]);
-        // What is there is not written over.
+        // Existing files are not overwritten.
         let (code, text) = kyvtest(&args);
         assert_eq!(code, Some(2), "{}: {text}", row[0]);
         assert!(text.contains("already exists"), "{text}");
     }
-    tell(&format!(
+    print_count(&format!(
         "  {written} suites are written and green, {left_out} counterexamples no suite can express"
     ));
     assert!(written >= 40, "{written}");

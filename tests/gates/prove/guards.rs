@@ -1,4 +1,5 @@
-//! The same text is not always the same decision: one policy for each guard. And what contradicts itself is no label.
+//! The same source text does not always give the same decision: one policy for each guard. A contradiction never
+//! becomes a label.
 
 use kyvtest::{
     cel::profile::Profile,
@@ -48,13 +49,13 @@ fn every_guard_has_a_policy_that_it_stops() {
                 return Err(proof.reason);
             }
             expect(label, &proof)?;
-            let told = format!(
+            let text = format!(
                 "{} {:?}",
                 proof.reason,
                 proof.regions.iter().map(|region| &region.text).collect::<Vec<_>>()
             );
-            if !told.contains(without) {
-                return Err(format!("the guard is not named: {told}"));
+            if !text.contains(without) {
+                return Err(format!("the guard is not named: {text}"));
             }
             Ok(())
         },
@@ -71,7 +72,7 @@ fn spoil(scenario: &mut Scenario) {
     request.old_object = kyvtest::value::Document::null();
 }
 
-/// A witness that does not follow its path is a bug, and no label.
+/// A witness that does not follow its path is a bug, not a label.
 #[test]
 fn a_spoiled_witness_is_an_internal_error() {
     for paranoid in [false, true] {

@@ -1,4 +1,4 @@
-//! What a live cluster was seen to decide differently lies in a region that is told; every policy of the corpus has a label.
+//! Differences observed in a live cluster lie in a reported region; every policy of the corpus has a label.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use super::{Case, add, optional, quoted};
 use crate::{
     eval::{self, hazard_request, settings},
     kyverno_live::corpus,
-    support::{Gate, fixture, jsonl, read, shared, tell},
+    support::{Gate, fixture, jsonl, print_count, read, shared},
 };
 
 /// A request of the reference data, with its namespace.
@@ -39,7 +39,7 @@ fn request(objects: &[Value], request: &Value, settings: &Settings) -> Result<(R
 }
 
 /// Whether a request on which the sides differ lies in a region.
-fn is_told(proof: &Proof, request: &Request, namespace: Option<&Namespace>) -> Result<(), String> {
+fn is_in_a_region(proof: &Proof, request: &Request, namespace: Option<&Namespace>) -> Result<(), String> {
     if proof.regions.iter().any(|region| region.contains(request, namespace)) {
         return Ok(());
     }
@@ -49,7 +49,7 @@ fn is_told(proof: &Proof, request: &Request, namespace: Option<&Namespace>) -> R
         .map(|region| format!("{} in {:?}", region.text, region.cells))
         .collect();
     Err(format!(
-        "{} {}: not told: {} {} {} among {regions:#?}",
+        "{} {}: not reported: {} {} {} among {regions:#?}",
         proof.label.as_str(),
         proof.reason,
         request.operation.as_str(),
@@ -58,8 +58,8 @@ fn is_told(proof: &Proof, request: &Request, namespace: Option<&Namespace>) -> R
     ))
 }
 
-/// The request of a hazard's fixture lies in a region, where the sides were seen to differ on it.
-pub(super) fn hazard_is_told(id: &str, proof: &Proof) -> Result<(), String> {
+/// The request of a hazard's fixture lies in a region, if the sides were observed to differ on it.
+pub(super) fn hazard_is_in_a_region(id: &str, proof: &Proof) -> Result<(), String> {
     let folder = shared("golden/hazards").unwrap_or_else(|| fixture("hazards")).join(id);
     let expected: Value = serde_json::from_str(&read(&folder.join("expected.json"))).expect("JSON");
     let seen = |key: &str| expected[key].as_str().filter(|word| matches!(*word, "allow" | "deny"));
@@ -74,10 +74,10 @@ pub(super) fn hazard_is_told(id: &str, proof: &Proof) -> Result<(), String> {
     objects.extend(super::documents(&quoted(&optional(&folder.join("exceptions.yaml")))));
     objects.extend(eval::namespaces(&given["ns"]));
     let (request, namespace) = request(&objects, &hazard_request(&given), &settings())?;
-    is_told(proof, &request, namespace.as_ref())
+    is_in_a_region(proof, &request, namespace.as_ref())
 }
 
-/// A policy of the live rows, with the requests on which the sides were seen to differ.
+/// A policy of the live rows, with the requests on which the sides were observed to differ.
 struct Observed {
     case: Case,
     requests: Vec<(Vec<Value>, Value)>,
@@ -126,19 +126,19 @@ fn check_observed(observed: &Observed, settings: &Settings) -> Result<(), String
     match proof.label {
         Label::Refuted(_) => {}
         Label::Proven => return Err("proven, but observed to differ".to_owned()),
-        // What the authorizer says is no part of a request.
+        // The authorizer's decisions are not part of a request.
         Label::Unknown if proof.reason.contains("D12") => return Ok(()),
         _ => return Err(format!("{}: {}", proof.label.as_str(), proof.reason)),
     }
     for (objects, given) in &observed.requests {
         let (request, namespace) = request(objects, given, settings)?;
-        is_told(&proof, &request, namespace.as_ref())?;
+        is_in_a_region(&proof, &request, namespace.as_ref())?;
     }
     Ok(())
 }
 
 #[test]
-fn observed_differences_are_told() {
+fn observed_differences_are_reported() {
     let Some(folder) = shared("golden/kyverno-live") else {
         return;
     };
@@ -162,7 +162,7 @@ fn observed_differences_are_told() {
 }
 
 #[test]
-fn observed_differences_of_published_policies_are_told() {
+fn observed_differences_of_published_policies_are_reported() {
     let Some(path) = shared("golden/kyverno-live/verdicts.jsonl") else {
         return;
     };
@@ -207,7 +207,8 @@ fn yaml_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The policies of the corpus that may have a twin: ClusterPolicies with `validate.cel`, and ValidatingPolicies.
+/// The policies of the corpus that may have a native counterpart: ClusterPolicies with `validate.cel`, and
+/// ValidatingPolicies.
 pub(super) fn published() -> Vec<Case> {
     let Some(folder) = shared("corpus") else {
         return Vec::new();
@@ -260,7 +261,7 @@ fn published_policies_have_labels() {
         add(&mut loaded, &case.policy, Purpose::Policies);
         loaded.policies.iter().any(Policy::validates)
     });
-    // Kyverno generates nothing from a ValidatingPolicy that stands for pod controllers; without that it does.
+    // Kyverno generates nothing from a ValidatingPolicy with autogen for pod controllers; without autogen it does.
     let off: Vec<Case> = cases
         .iter()
         .filter_map(|case| {
@@ -309,11 +310,11 @@ fn published_policies_have_labels() {
         },
     );
     for (line, count) in counts.into_inner().expect("no panic") {
-        tell(&format!("  {count:4} {line}"));
+        print_count(&format!("  {count:4} {line}"));
     }
 }
 
-/// `orValue` on what is not optional is an error from Kubernetes 1.37 on: policies that were the same are not any more.
+/// `orValue` on a value that is not optional is an error from Kubernetes 1.37 on: formerly equivalent policies differ.
 #[test]
 fn a_newer_kubernetes_reads_policies_otherwise() {
     let discovery = discovery();
@@ -334,7 +335,7 @@ fn a_newer_kubernetes_reads_policies_otherwise() {
         if !names.iter().any(|wanted| name.starts_with(wanted)) {
             continue;
         }
-        // Kyverno generates nothing from policies that stand for pod controllers, too.
+        // Kyverno generates nothing from policies that also apply to pod controllers.
         if value["kind"] == "ValidatingPolicy" {
             value["spec"]["autogen"]["podControllers"] = json!({"controllers": []});
             case.policy = value.to_string();
@@ -348,7 +349,7 @@ fn a_newer_kubernetes_reads_policies_otherwise() {
             case.prove_with(&options, &discovery).expect("a policy")
         };
         let (old, new) = (at("k8s-1.36"), at("k8s-1.37"));
-        tell(&format!(
+        print_count(&format!(
             "  {name} of {}: {} at 1.36 ({}), {} at 1.37 ({})",
             case.id,
             old.label.as_str(),

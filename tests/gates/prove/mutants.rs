@@ -1,7 +1,7 @@
-//! The prover can say no: small changes of the native policy of everything that is proven.
+//! The prover detects differences: small changes of the native policy of everything that is proven.
 //!
-//! What stays proven is the same policy in this world. Every kind of change that may be none is named here with its reason, and
-//! requests at random confirm each.
+//! A mutant that stays proven is equivalent in this world. Every kind of change that may be equivalent is listed here
+//! with its reason, and random requests confirm each.
 
 use std::{
     collections::BTreeMap,
@@ -15,9 +15,9 @@ use kyvtest::prove::Label;
 use serde_json::{Value, json};
 
 use super::{Case, at_least, proven, worlds::counterexample};
-use crate::support::{Gate, tell};
+use crate::support::{Gate, print_count};
 
-/// Changes that may leave a policy what it is, and why.
+/// Changes that may be equivalent, and the reason.
 const EQUIVALENT: [(&str, &str); 14] = [
     ("any group", "no other group serves that plural"),
     (
@@ -201,7 +201,7 @@ fn all_mutants(natives: &[Value]) -> Vec<(&'static str, Vec<Value>)> {
 }
 
 #[test]
-fn mutants_of_proven_policies_are_told_apart() {
+fn mutants_of_proven_policies_are_distinguished() {
     let cases: Vec<Case> = proven().into_iter().filter(|case| !case.id.starts_with("S1")).collect();
     let counts = Mutex::new(BTreeMap::<(&'static str, &'static str), usize>::new());
     let confirmed = AtomicUsize::new(0);
@@ -236,7 +236,7 @@ fn mutants_of_proven_policies_are_told_apart() {
                     "PROVEN" if kind == "selector more" && !is_idle => {
                         return Err(format!("{kind}: still proven: {natives:?}"));
                     }
-                    // Another text is searched only.
+                    // A changed message is only tested.
                     "PROVEN" | "PROVEN-MATCH"
                         if is_idle
                             || EQUIVALENT.iter().any(|(name, _)| *name == kind)
@@ -255,9 +255,9 @@ fn mutants_of_proven_policies_are_told_apart() {
         let why = EQUIVALENT
             .iter()
             .find(|(name, _)| *name == kind && label.starts_with("PROVEN"));
-        tell(&format!("  {kind} {label} {count} {}", why.map_or("", |(_, why)| why)));
+        print_count(&format!("  {kind} {label} {count} {}", why.map_or("", |(_, why)| why)));
     }
-    tell(&format!(
+    print_count(&format!(
         "  {} that stay the same are confirmed at random",
         confirmed.into_inner()
     ));

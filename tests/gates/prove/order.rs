@@ -1,4 +1,4 @@
-//! Order does not matter, and neither does who is asked first.
+//! Neither the order of lists nor the order of evaluation matters.
 
 use std::collections::BTreeSet;
 
@@ -22,9 +22,9 @@ use super::{
     live::{discovery, published},
     proven, rows,
 };
-use crate::support::{Gate, tell};
+use crate::support::{Gate, print_count};
 
-/// Lists whose order says nothing.
+/// Lists whose order is insignificant.
 const LISTS: [&str; 15] = [
     "any",
     "all",
@@ -65,8 +65,8 @@ fn text(values: &[Value]) -> String {
     texts.join("\n---\n")
 }
 
-/// What a proof says: its label and its witness.
-fn said(proof: &Proof) -> (String, String) {
+/// The label and the witness of a proof.
+fn summary(proof: &Proof) -> (String, String) {
     let witness = proof.regions.first().map(|region| {
         let request = &region.witness.scenario().request;
         format!(
@@ -112,7 +112,7 @@ fn the_order_of_lists_changes_nothing() {
                 native: Some(text(&natives)),
                 ..case.clone()
             };
-            let (one, two) = (said(&fixed.prove()?), said(&other.prove()?));
+            let (one, two) = (summary(&fixed.prove()?), summary(&other.prove()?));
             if one == two {
                 return Ok(());
             }
@@ -121,7 +121,7 @@ fn the_order_of_lists_changes_nothing() {
     );
 }
 
-/// A native policy is the same as itself, read twice, and whoever is asked first.
+/// A native policy is equivalent to itself, parsed twice, regardless of the order of evaluation.
 fn check_mirror(case: &Case, discovery: &Discovery) -> Result<(), String> {
     let models = case.models()?;
     let pair = Pair::new(models.original.clone(), models.exceptions(), discovery, None);
@@ -210,10 +210,10 @@ fn a_policy_is_itself() {
             other => other,
         },
     );
-    tell(&format!("  {} policies", cases.len()));
+    print_count(&format!("  {} policies", cases.len()));
 }
 
-/// What a policy is compared with is the native side, not the order of two policies there.
+/// The order of two native policies does not matter.
 #[test]
 fn two_native_policies_may_change_places() {
     for id in ["H18", "H01"] {
@@ -222,7 +222,7 @@ fn two_native_policies_may_change_places() {
         let one = case.against(&natives).prove().expect("a proof");
         natives.reverse();
         let two = case.against(&natives).prove().expect("a proof");
-        assert_eq!(said(&one), said(&two));
+        assert_eq!(summary(&one), summary(&two));
         let refuted = matches!(one.label, Label::Refuted(_));
         assert_eq!(refuted, id == "H01");
     }

@@ -1,5 +1,5 @@
-//! Pairs of policies with different texts: those whose truth is known (`golden/prove-cel`) must not be answered wrongly, and
-//! those of the corpus must be decided without a contradiction between proofs and engines.
+//! Pairs of policies with different sources: those with a known truth (`golden/prove-cel`) must not be decided wrongly,
+//! and those of the corpus must be decided without a contradiction between proofs and engines.
 //!
 //! The first go through the command's own entry, `prove --pairs`, so that its format is tested as well.
 
@@ -20,12 +20,12 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use super::add;
-use crate::support::{Gate, jsonl, read, shared, tell};
+use crate::support::{Gate, jsonl, print_count, read, shared};
 
 /// How many rows of each class are decided at least.
 const DECIDED: [(&str, usize); 4] = [("M", 288), ("B", 95), ("S", 27), ("X", 28)];
 
-/// What `prove --pairs` answers about the pairs of a file.
+/// The results of `prove --pairs` for the pairs of a file.
 fn answers(path: &Path) -> Vec<Value> {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_kyvtest"))
         .args(["prove", "--delete", "named", "--now", "2026-06-01T00:00:00Z", "--pairs"])
@@ -44,7 +44,7 @@ fn answers(path: &Path) -> Vec<Value> {
     lines.map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// A selection of the pairs whose truth is known, all of them decided.
+/// A selection of the pairs with a known truth, all of them decided.
 #[test]
 fn own_pairs_are_decided() {
     let path = crate::support::fixture("prove/body/pairs.jsonl");
@@ -66,8 +66,8 @@ fn own_pairs_are_decided() {
     );
 }
 
-/// Pairs that differ in ways that are easily missed: large numbers, quantifiers over a list within one over the same list, lists of
-/// lists, lookups of other objects; and the equal pairs beside them.
+/// Pairs that differ in ways that are easily missed: large numbers, quantifiers over a list nested in one over the same
+/// list, lists of lists, lookups of other objects; and equal pairs next to them.
 #[test]
 fn pairs_that_differ_are_refuted() {
     let path = crate::support::fixture("prove/body/differs.jsonl");
@@ -81,7 +81,7 @@ fn pairs_that_differ_are_refuted() {
 }
 
 #[test]
-fn no_answer_about_a_pair_is_wrong() {
+fn no_pair_is_decided_wrongly() {
     let Some(path) = shared("golden/prove-cel/pairs.jsonl") else {
         return;
     };
@@ -102,7 +102,7 @@ fn no_answer_about_a_pair_is_wrong() {
         *decided.entry(class).or_default() += usize::from(right);
     }
     for (class, count) in &all {
-        tell(&format!("gate prove-cel {class}: {}/{count} decided", decided[class]));
+        print_count(&format!("gate prove-cel {class}: {}/{count} decided", decided[class]));
     }
     let gate = Gate {
         name: "prove-cel",
@@ -128,7 +128,7 @@ fn no_answer_about_a_pair_is_wrong() {
     }
 }
 
-/// The policies of a folder of the corpus that has exactly one, by the folder's place.
+/// The policies of a directory of the corpus that has exactly one, by the directory's place.
 fn policies(root: &Path) -> BTreeMap<String, Loaded> {
     let mut found = BTreeMap::new();
     let mut open = vec![root.to_path_buf()];
@@ -162,7 +162,7 @@ fn policies(root: &Path) -> BTreeMap<String, Loaded> {
     found
 }
 
-/// The pairs of policies in folders whose names end in two words, by name.
+/// The pairs of policies in directories whose names end in two words, by name.
 pub(super) fn folder_pairs(root: &Path, from: &str, to: &str) -> Vec<(String, Loaded, Loaded)> {
     let folders: BTreeSet<String> = std::fs::read_dir(root)
         .into_iter()
@@ -192,7 +192,8 @@ pub(super) fn folder_pairs(root: &Path, from: &str, to: &str) -> Vec<(String, Lo
     pairs
 }
 
-/// Compares the policies of folders whose names end in two words, and says how many pairs there are and are decided.
+/// Compares the policies of directories whose names end in two words, and returns the numbers of pairs and of decided
+/// pairs.
 fn compare_folders(root: &Path, from: &str, to: &str) -> (usize, Vec<String>) {
     let pairs = folder_pairs(root, from, to);
     let discovery = Discovery::kubernetes();
@@ -226,11 +227,11 @@ fn pairs_of_the_corpus_are_decided() {
     for (from, to, least) in [("-cel", "-vpol", 48), ("", "-cel", 49), ("", "-vpol", 53)] {
         let (count, open) = compare_folders(&root, from, to);
         let decided = count - open.len();
-        tell(&format!(
+        print_count(&format!(
             "gate prove-corpus X{from} and X{to}: {decided}/{count} decided"
         ));
         for line in &open {
-            tell(&format!("  {line}"));
+            print_count(&format!("  {line}"));
         }
         assert!(
             decided >= least,

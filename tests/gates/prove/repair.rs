@@ -1,4 +1,4 @@
-//! Repairs: refuted before, proven after, and the same on requests that the prover had no part in.
+//! Repairs: refuted before, proven after, and equivalent on requests independent of the prover.
 
 use kyvtest::{
     kube::Discovery,
@@ -11,10 +11,10 @@ use kyvtest::{
 use super::{Case, documents, hazard, layer, rows, worlds::counterexample};
 use crate::support::{Gate, fixture, read, shared};
 
-/// What a repair is said to hold for: `PROVEN`, or `PROVEN*` with a remark on kinds that no native policy is asked about.
+/// The claim of a repair: `PROVEN`, or `PROVEN*` with a remark on kinds that native policies never see.
 const EXCEPT_EXEMPT: &str = "PROVEN*";
 
-/// Checks the label before and what comes of the repair: that it is proven, or the code of a refusal.
+/// Checks the label before and the result of the repair: that it is proven, or the code of a refusal.
 fn check(mut case: Case, before: &str, after: &str) -> Result<(), String> {
     let generated = case.prove()?;
     if generated.label.as_str() != before {
@@ -50,7 +50,7 @@ fn check(mut case: Case, before: &str, after: &str) -> Result<(), String> {
     if repaired.proof.label != Label::Proven || word != after {
         return Err(format!("{word} instead of {after}: {:?}", repaired.remarks));
     }
-    // What is written is read again, is proven again, and decides other requests alike.
+    // The written policy is parsed again, proven again, and decides other requests alike.
     case.native = Some(written(&repaired));
     case.spares_exempt = word == EXCEPT_EXEMPT;
     let options = Options {
@@ -92,7 +92,7 @@ fn repaired_hazards() {
     );
 }
 
-/// One policy for every construction, with what is expected in its first comment: layer, label before, what comes of it.
+/// One policy for every construction, with the expectation in its first comment: layer, label before, result.
 #[test]
 fn repaired_policies() {
     let folder = fixture("prove/repair");

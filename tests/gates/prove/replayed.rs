@@ -1,4 +1,5 @@
-//! Proofs, repairs and single verdicts against what a live Kyverno and live API servers did (`golden/live-replay`).
+//! Proofs, repairs and single verdicts against the decisions of a live Kyverno and live API servers
+//! (`golden/live-replay`).
 
 use kyvtest::{
     eval::{Settings, line},
@@ -12,7 +13,7 @@ use kyvtest::{
 use serde_json::{Value, json};
 
 use super::{Case, repair::written};
-use crate::support::{Gate, fixture, jsonl, read, shared, tell};
+use crate::support::{Gate, fixture, jsonl, print_count, read, shared};
 
 /// The policies that `prove` must still prove, of those without an observed difference, in percent.
 const STILL_PROVEN: usize = 97;
@@ -86,7 +87,7 @@ fn no_live_difference_is_proven() {
             match plain.label {
                 Label::Refuted(_) => Ok(()),
                 label if label != Label::Proven && !plain.reason.is_empty() => {
-                    tell(&format!("  {}: {}: {}", row["id"], label.as_str(), plain.reason));
+                    print_count(&format!("  {}: {}: {}", row["id"], label.as_str(), plain.reason));
                     Ok(())
                 }
                 label => Err(format!("{}: {}", label.as_str(), plain.reason)),
@@ -111,7 +112,7 @@ fn what_no_live_request_refuted_stays_proven() {
         } else {
             let label = proof.label.as_str();
             let region = proof.regions.first().map(|region| region.text.as_str());
-            tell(&format!(
+            print_count(&format!(
                 "  {}: {label}: {} {}",
                 row["id"],
                 proof.reason,
@@ -119,7 +120,7 @@ fn what_no_live_request_refuted_stays_proven() {
             ));
         }
     }
-    tell(&format!("gate live-replay-alike: {proven}/{}", alike.len()));
+    print_count(&format!("gate live-replay-alike: {proven}/{}", alike.len()));
     assert!(
         proven * 100 >= alike.len() * STILL_PROVEN,
         "{proven} of {} still proven",
@@ -188,10 +189,10 @@ fn findings() {
             };
             let proof = case.prove()?;
             let regions = proof.regions.iter().map(|region| region.text.as_str());
-            let told: Vec<&str> = regions.chain([proof.reason.as_str()]).collect();
-            let told = format!("{} {}", told.join(" "), proof.notes.join(" "));
-            if proof.label.as_str() != label || !told.contains(words) {
-                return Err(format!("{} instead of {first}: {told}", proof.label.as_str()));
+            let text: Vec<&str> = regions.chain([proof.reason.as_str()]).collect();
+            let text = format!("{} {}", text.join(" "), proof.notes.join(" "));
+            if proof.label.as_str() != label || !text.contains(words) {
+                return Err(format!("{} instead of {first}: {text}", proof.label.as_str()));
             }
             Ok(())
         },
@@ -237,7 +238,7 @@ fn admission_request(given: &Value, discovery: &Discovery) -> Value {
 }
 
 #[test]
-fn repairs_agree_with_live_answers() {
+fn repairs_agree_with_live_verdicts() {
     let Some(folder) = shared("golden/live-replay") else {
         return;
     };

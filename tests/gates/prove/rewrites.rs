@@ -1,7 +1,8 @@
-//! The prover can say no about rewritten policies: pairs of the policy library that are proven, with one side changed.
+//! The prover detects differences between rewritten policies: proven pairs of the policy library, with one side
+//! changed.
 //!
-//! `fixtures/gates/prove-rewrites.tsv` names the pairs. Each change of a text must be refuted. A change that leaves the policy
-//! what it is stays proven, and `fixtures/gates/prove-rewrites.known` says why; what is neither is counted.
+//! `fixtures/gates/prove-rewrites.tsv` names the pairs. Each change of a source must be refuted. An equivalent change
+//! stays proven, and `fixtures/gates/prove-rewrites.known` gives the reason; the others are counted.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,12 +18,12 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::pairs::folder_pairs;
-use crate::support::{Gate, fixture, read, shared, tell};
+use crate::support::{Gate, fixture, print_count, read, shared};
 
 /// How many changes of one kind are made of one policy.
 const OF_A_KIND: usize = 3;
 
-/// How many changes may be neither proven nor refuted, of a hundred.
+/// The permitted percentage of changes that are neither proven nor refuted.
 const OPEN: usize = 10;
 
 /// A changed policy.
@@ -32,7 +33,7 @@ struct Mutant {
     second: Value,
 }
 
-/// The positions of a text outside of quotes.
+/// The positions of a text outside quotes.
 fn outside(text: &str) -> Vec<bool> {
     let mut quote = None;
     let mut escaped = false;
@@ -53,7 +54,7 @@ fn outside(text: &str) -> Vec<bool> {
     outside
 }
 
-/// Every occurrence of a text in an expression, outside of quotes, replaced by another.
+/// Every occurrence of a text in an expression, outside quotes, replaced by another.
 fn replaced(expression: &str, from: &str, to: &str) -> Vec<String> {
     let outside = outside(expression);
     let found = expression.match_indices(from).filter(|(at, _)| outside[*at]);
@@ -62,7 +63,7 @@ fn replaced(expression: &str, from: &str, to: &str) -> Vec<String> {
         .collect()
 }
 
-/// The end of what is in brackets that open at a place.
+/// The end of the bracket that opens at a position.
 fn closed(text: &str, open: usize) -> Option<usize> {
     let outside = outside(text);
     let mut depth = 0;
@@ -271,7 +272,7 @@ fn changed_rewrites_are_refuted() {
         },
     );
     let (open, rejected) = (open.into_inner(), rejected.into_inner());
-    tell(&format!(
+    print_count(&format!(
         "gate prove-rewrites: {} changes, {rejected} rejected by Kyverno, {open} neither proven nor refuted",
         rows.len()
     ));

@@ -1,8 +1,8 @@
-//! What is proven has no counterexample: requests made without the prover, of the constants that the policies have.
+//! A proven policy has no counterexample: requests built without the prover, from the constants of the policies.
 //!
-//! Small worlds: every constant as it is, with a letter more, with one less, changed, and something else; every label absent,
-//! with each value, with another one. Their product on every cell, or all pairs of choices where that is too much. Beside that,
-//! requests at random; the seed is told.
+//! Small worlds: every constant unchanged, with a letter more, with one less, changed, and something else; every label
+//! absent, with each value, with another one. Their product on every request class, or all pairs of choices if that is
+//! too large. In addition, random requests; the seed is printed.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -21,11 +21,11 @@ use kyvtest::{
 use serde_json::{Map, Value, json};
 
 use super::{Case, at_least, documents, proven, target};
-use crate::support::{Gate, tell};
+use crate::support::{Gate, print_count};
 
 const SEED: u64 = 20_261_116;
 
-/// How many requests a product may have on one cell before pairs must do.
+/// The maximum size of a product on one request class before pairs are used.
 const PRODUCT: usize = 300;
 
 /// A small generator of numbers.
@@ -47,7 +47,7 @@ impl Dice {
 
 type Pairs = Vec<(String, String)>;
 
-/// What requests may be made of.
+/// The constants for requests.
 #[derive(Default)]
 struct Constants {
     names: BTreeSet<String>,
@@ -67,7 +67,7 @@ fn texts(value: &Value) -> Vec<String> {
     }
 }
 
-/// The texts in an expression.
+/// The string literals in an expression.
 fn quoted(expression: &str) -> Vec<String> {
     let mut found = Vec::new();
     for quote in ['\'', '"'] {
@@ -410,7 +410,7 @@ fn product(sizes: &[usize; 11], used: [bool; 11], dice: &mut Dice) -> Vec<[usize
             for (a, b) in (0..sizes[*first]).flat_map(|a| (0..sizes[*second]).map(move |b| (a, b))) {
                 let mut at = [0; 11];
                 for axis in &axes {
-                    // Half of the rest is usual, or nothing would apply any more.
+                    // Half of the rest is usual, or nothing would match.
                     at[*axis] = if dice.roll(2) == 0 { 0 } else { dice.roll(sizes[*axis]) };
                 }
                 (at[*first], at[*second]) = (a, b);
@@ -422,8 +422,8 @@ fn product(sizes: &[usize; 11], used: [bool; 11], dice: &mut Dice) -> Vec<[usize
     all.into_iter().step_by(step).collect()
 }
 
-/// The requests of a case on which the engines differ, of at least this many at random and all of small worlds; how many there
-/// were.
+/// The requests of a case on which the engines differ, of at least this many random ones and all of small worlds;
+/// returns how many there were.
 pub(super) fn counterexample(case: &Case, natives: &[Value], random: usize, small: bool) -> Result<usize, String> {
     let models = case.models()?;
     let universe = with_unknown(&Discovery::kubernetes());
@@ -454,7 +454,7 @@ pub(super) fn counterexample(case: &Case, natives: &[Value], random: usize, smal
     let mut try_one = |cell: &RequestClass<'_>, at: [usize; 11]| -> Result<(), String> {
         count += 1;
         let found = engines.replay(choices.scenario(cell, at));
-        // That one side erred, to the same effect, is no matter of the claim.
+        // An error on one side with the same effect does not contradict the claim.
         let found = found.filter(|found| found.class() != DivergenceClass::Error);
         found.map_or(Ok(()), |found| {
             Err(format!(
@@ -512,14 +512,14 @@ fn proven_policies_have_no_counterexample() {
             Ok(())
         },
     );
-    tell(&format!(
+    print_count(&format!(
         "  seed {SEED}, {} requests on {} proofs",
         total.into_inner(),
         cases.len()
     ));
 }
 
-/// The test itself can fail: what is refuted has a counterexample in a small world, most of the time.
+/// The test itself can fail: a refuted policy usually has a counterexample in a small world.
 #[test]
 fn refuted_policies_have_counterexamples() {
     let ids = [
@@ -531,6 +531,6 @@ fn refuted_policies_have_counterexamples() {
         counterexample(&case, &natives, 400, true).is_err()
     });
     let found = found.count();
-    tell(&format!("  {found} of {} are found in small worlds", ids.len()));
+    print_count(&format!("  {found} of {} are found in small worlds", ids.len()));
     assert!(found >= 9, "{found}");
 }

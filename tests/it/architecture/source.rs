@@ -1,8 +1,8 @@
-//! Which rooms a Rust file mentions: every path that starts at the crate's root.
+//! Finds the modules that a Rust file mentions: every path that starts at the crate's root.
 //!
 //! Comments, string literals and items under `#[cfg(test)]` do not count. `super::` chains that climb to the root do.
 
-/// A path from the crate's root: its first name (`*` for a glob) and the line on which it stands.
+/// A path from the crate's root: its first name (`*` for a glob) and its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mention {
     pub(crate) name: String,
@@ -119,7 +119,7 @@ fn tokens(text: &str) -> Vec<Token> {
                 if raw && at(i + hashes) == '"' {
                     i = after_raw_string(&chars, i + hashes, hashes);
                 } else if name == "r" && hashes == 1 {
-                    // A raw name: `r#type`; the name follows as a token of its own.
+                    // A raw name: `r#type`; the name follows as a separate token.
                     i += 1;
                 } else {
                     word = Some(name);
@@ -180,7 +180,7 @@ fn after_raw_string(chars: &[char], quote: usize, hashes: usize) -> usize {
     i
 }
 
-/// Behind a character literal, or behind the quote of a lifetime.
+/// The index after a character literal, or after the quote of a lifetime.
 fn after_quote(chars: &[char], i: usize) -> usize {
     match (chars.get(i + 1), chars.get(i + 2)) {
         (Some('\\'), Some(_)) => {
@@ -192,7 +192,7 @@ fn after_quote(chars: &[char], i: usize) -> usize {
     }
 }
 
-/// The tokens without the items that `#[cfg(test)]` stands before.
+/// The tokens without items behind `#[cfg(test)]`.
 fn without_tests(tokens: Vec<Token>) -> Vec<Token> {
     const TEST: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let mut kept = Vec::with_capacity(tokens.len());
@@ -208,7 +208,7 @@ fn without_tests(tokens: Vec<Token>) -> Vec<Token> {
     kept
 }
 
-/// Behind an item: its semicolon, or the brace that closes its body.
+/// The index after an item: after its semicolon, or the brace that closes its body.
 fn after_item(tokens: &[Token], mut i: usize) -> usize {
     let mut depth = 0_usize;
     while let Some(token) = tokens.get(i) {

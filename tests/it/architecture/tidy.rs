@@ -1,17 +1,17 @@
-//! What no source file may be or contain.
+//! Forbidden properties and contents of source files.
 
 use super::{files, read, root};
 
-/// More lines than this are two concepts.
+/// The maximum number of lines: a longer file has two concepts.
 const LONGEST: usize = 700;
 
-/// Files that are longer all the same, each with its reason.
+/// Permitted exceptions, each with its reason.
 const LONG: &[(&str, &str)] = &[];
 
-/// Words of unfinished work, matched as whole words.
+/// Markers of unfinished work, matched as whole words.
 const UNFINISHED: [&str; 7] = ["TODO", "FIXME", "XXX", "HACK", "todo!", "unimplemented!", "for now"];
 
-/// Beginnings of paths that exist on one machine only.
+/// Prefixes of paths that exist on one machine only.
 const MACHINE: [&str; 4] = ["/root/", "/work/", "/home/", "C:\\Users"];
 
 /// The lines of a text that contain one of the words, not as a part of a longer word or path.

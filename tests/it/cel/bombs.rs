@@ -1,8 +1,8 @@
-//! Expressions made to exhaust time or memory: each ends, in a value or in an error that says what it had too much of.
+//! Expressions made to exhaust time or memory: each ends in a value or in an error that names the exceeded limit.
 //!
-//! Nothing here is timed; what is asserted is that the work was cut short where it is known to be endless otherwise.
-//! `fixtures/cel/bombs.jsonl` has the rows: `expr`, or `repeat` (`[before, count, part, middle, after]`, whose `part` and
-//! `after` are repeated), the profile, and what the answer contains.
+//! Nothing here is timed; the tests assert that the work was cut short where it would otherwise be endless.
+//! `fixtures/cel/bombs.jsonl` has the rows: `expr`, or `repeat` (`[before, count, part, middle, after]`, whose `part`
+//! and `after` are repeated), the profile, and the expected part of the result.
 
 use kyvtest::{
     cel::{
@@ -18,7 +18,7 @@ struct Bomb {
     text: String,
     object: Option<Document>,
     profiles: Vec<&'static Profile>,
-    /// One of them must be in the answer.
+    /// One of them must be in the result.
     answers: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ fn report(name: &str, before: u64) {
     eprintln!("{:>10.3} ms  {name}", (processor_time() - before) as f64 / 1e6);
 }
 
-/// The nanoseconds that this thread has run, so that other processes do not show; 0 where that is not known.
+/// The CPU time of this thread in nanoseconds, independent of other processes; 0 if unknown.
 fn processor_time() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0)

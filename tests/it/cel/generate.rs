@@ -51,9 +51,9 @@ const KINDS: [Kind; 11] = [
 /// What an expression may be made of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grammar {
-    /// Whether parts of `object`, whose type is unknown, may stand for any type.
+    /// Whether parts of `object`, whose type is unknown, may occur for any type.
     pub(crate) dynamic: bool,
-    /// Whether Kyverno's libraries are there (`math`, `base64`, `cel.bind`).
+    /// Whether Kyverno's libraries are available (`math`, `base64`, `cel.bind`).
     pub(crate) kyverno: bool,
 }
 
@@ -255,7 +255,7 @@ const KYVERNO_TEXTS: [&str; 3] = [
     "string(base64.decode($s))",
     "cel.bind(x, $s, $s)",
 ];
-/// Places of a pod, present or not, of the right kind or not.
+/// Fields of a pod, present or not, of the right type or not.
 const PLACES: [&str; 14] = [
     "object.metadata.name",
     "object.metadata.labels",
@@ -306,7 +306,7 @@ impl Maker<'_, '_> {
         };
         let mut template = self.choices.pick(templates).to_owned();
         if self.grammar.kyverno && !self.grammar.dynamic {
-            // Kyverno's own form of it takes and gives anything.
+            // Kyverno's own form accepts and returns anything.
             template = template
                 .replace(".orValue($i)", ".value()")
                 .replace(".orValue($s)", ".value()");
@@ -347,14 +347,14 @@ impl Maker<'_, '_> {
                 self.scope.extend(bound.take());
                 rest = &rest[at + 2..];
             } else if rest[at..].starts_with("x,") {
-                // Each comprehension has a name of its own, except that some hide another one.
+                // Each comprehension has its own name, except that some hide another one.
                 if self.choices.below(8) != 1 {
                     self.fresh += 1;
                 }
                 let name = format!("x{}", self.fresh);
                 out.push_str(&name);
                 rest = &rest[at + 1..];
-                // What `cel.bind` binds is outside of its scope.
+                // What `cel.bind` binds is outside its scope.
                 if template.starts_with("cel.bind") {
                     bound = Some((name, element));
                 } else {

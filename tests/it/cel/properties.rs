@@ -1,5 +1,5 @@
-//! Random well-typed expressions: no panic, one answer however often and in whatever memory it is asked for, and no
-//! `no such overload` where all types are known.
+//! Random well-typed expressions: no panic, the same result regardless of repetition and memory, and no `no such
+//! overload` if all types are known.
 
 use kyvtest::{
     cel::{
@@ -50,7 +50,7 @@ fn profiles() -> [&'static Profile; 2] {
     [Profile::kubernetes(), Profile::kyverno()]
 }
 
-/// The variables of the expressions; `object` alone is of no known type.
+/// The variables of the expressions; only `object` has no known type.
 struct World {
     env: Env,
     document: Document,
@@ -75,7 +75,7 @@ impl World {
         Self { env, document }
     }
 
-    /// Value and cost of an expression, evaluated in some memory; `None` where it cannot be compiled.
+    /// Value and cost of an expression, evaluated in some memory; `None` if it cannot be compiled.
     fn evaluate(&self, text: &str, memory: &mut Scratch) -> Option<(String, u64)> {
         let program = compile(text, &self.env).ok()?;
         let inner = Val::String("inner");
@@ -115,7 +115,7 @@ proptest! {
             let text = expression(&mut Choices::new(&choices), grammar);
             let world = World::new(profile, "null");
             if let Err(error) = compile(&text, &world.env) {
-                // Only constants that fail may keep a well-typed expression from being a program.
+                // Only failing constants may keep a well-typed expression from becoming a program.
                 let constant = error.phase() == "program" || error.to_string().contains(" argument\n");
                 prop_assert!(constant, "{} in {}", error, text);
             }
@@ -128,7 +128,7 @@ proptest! {
     }
 
     #[test]
-    fn any_document_has_one_answer(choices in choices(), shape in vec(any::<u16>(), 0..16)) {
+    fn any_document_has_one_result(choices in choices(), shape in vec(any::<u16>(), 0..16)) {
         let object = pod(&mut Choices::new(&shape));
         let mut memory = Scratch::new();
         for profile in profiles() {

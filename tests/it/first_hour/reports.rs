@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{NOW, code, json, kyvtest, scratch, stderr, stdout, text};
 
-/// The script of the action's last step, with a program in the place of `kyvtest` that prints its arguments.
+/// Runs the script of the action's last step, with a program in place of `kyvtest` that prints its arguments.
 #[cfg(unix)]
 #[test]
 fn the_action_takes_lines_and_quotes() {
@@ -152,7 +152,7 @@ fn differences_of_messages_are_counted_and_shown_on_request() {
     assert!(same.starts_with("owners: 1 equal\n"), "{same}");
 }
 
-/// The bar needs a terminal, which `script` makes.
+/// The bar needs a terminal, which `script` provides.
 #[cfg(unix)]
 #[expect(clippy::print_stderr, reason = "for the reader of a test run")]
 #[test]
@@ -310,7 +310,7 @@ fn console(page: &str) -> Vec<(String, String)> {
     commands
 }
 
-/// Output without the clock of a run and the time that it took.
+/// Output without the clock and the duration of a run.
 fn timeless(text: &str) -> String {
     let lines = text.lines().map(|line| line.split(" · clock ").next().unwrap_or(line));
     lines.collect::<Vec<_>>().join("\n")

@@ -13,17 +13,17 @@ use crate::{
     val::Val,
 };
 
-/// The budget of cost of all validations of a policy and one of its parameters.
+/// The cost budget of all validations of a policy for one parameter.
 ///
 /// Upstream: `k8s.io/apiserver/pkg/apis/cel/config.go` `RuntimeCELCostBudget`.
 pub const RUNTIME_BUDGET: u64 = 10_000_000;
 
-/// The budget of cost of all match conditions.
+/// The cost budget of all match conditions.
 ///
 /// Upstream: `k8s.io/apiserver/pkg/apis/cel/config.go` `RuntimeCELCostBudgetMatchConditions`.
 pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
 
-/// What the API server says where a budget is spent.
+/// The API server's message for an exhausted budget.
 pub const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
@@ -62,12 +62,12 @@ impl Returns {
     }
 }
 
-/// Why an expression cannot be evaluated.
+/// The reason why an expression cannot be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flaw {
-    /// In the API server's words.
+    /// The API server's message.
     pub text: String,
-    /// Whether the server takes it for a mistake of its own: what fails when the program is made.
+    /// Whether the server reports an internal error, as for failures of program construction.
     pub internal: bool,
 }
 
@@ -80,7 +80,7 @@ impl From<&CompileError> for Flaw {
     }
 }
 
-/// An expression with what compiling it came to.
+/// A compiled expression, or the reason why it does not compile.
 #[derive(Debug)]
 pub struct Expression {
     text: String,
@@ -88,7 +88,7 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// Compiles an expression, which may ask the authorizer or not; a mutation always may.
+    /// Compiles an expression, with or without access to the authorizer; a mutation always has access.
     pub fn compile(text: &str, environment: &Environment, returns: Returns, authorizer: bool) -> Self {
         let env = match returns {
             Returns::Object | Returns::JsonPatches => environment.mutating(),
@@ -107,34 +107,32 @@ impl Expression {
         }
     }
 
-    /// The expression as written.
+    /// The source text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What is evaluated, if it can be.
+    /// The program, if the expression compiles.
     pub fn program(&self) -> Option<&Program> {
         self.program.as_ref().ok()
     }
 
-    /// Why it cannot be evaluated.
     pub fn flaw(&self) -> Option<&Flaw> {
         self.program.as_ref().err()
     }
 }
 
-/// What an expression came to.
+/// The result of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evaluated {
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// A text.
     Text(String),
     /// `null`
     Null,
-    /// Something else, by its run-time type.
+    /// A value of another type, by its run-time type name.
     Other(String),
-    /// An error, in the API server's words.
+    /// The API server's error message.
     Error(String),
 }
 
@@ -150,11 +148,11 @@ impl Evaluated {
     }
 }
 
-/// The budget is spent.
+/// The budget is exhausted.
 pub(super) struct Spent;
 
-/// Evaluates one expression with variables of its own, and hands its value or the error in the API server's words to
-/// `then`: the value may point into the variables.
+/// Evaluates one expression with its own variables, and passes its value or the API server's error message to `then`:
+/// the value may borrow from the variables.
 pub(super) fn evaluate_one<'a, T>(
     expression: &'a Expression,
     (environment, binds_variables): (&'a Environment, bool),
@@ -182,8 +180,8 @@ pub(super) fn evaluate_one<'a, T>(
     })
 }
 
-/// Evaluates a list of expressions. Each starts with what the ones before it left of the budget; the variables are
-/// evaluated anew for the list. A place without an expression has no result.
+/// Evaluates a list of expressions. Each starts with the budget that the ones before it left; the variables are
+/// evaluated anew for the list. An entry without an expression has no result.
 pub(super) fn evaluate_all<'e>(
     expressions: impl Iterator<Item = Option<&'e Expression>>,
     environment: &Environment,

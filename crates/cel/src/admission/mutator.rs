@@ -1,8 +1,8 @@
-//! From the expressions of a mutating policy to the patches for one request and one parameter.
+//! Evaluates the expressions of a mutating policy to patches for one request and one parameter.
 //!
-//! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy/mutating/{compilation.go,patch}` (Kubernetes 1.36).
-//! Match conditions and variables know neither `Object` nor `JSONPatch`; every mutation has a budget and variables of its
-//! own.
+//! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy/mutating/{compilation.go,patch}` (Kubernetes
+//! 1.36). Match conditions and variables know neither `Object` nor `JSONPatch`; every mutation has its own budget and
+//! variables.
 
 use super::{
     Declarations, Environment, Inputs,
@@ -26,7 +26,7 @@ pub enum PatchKind {
     JsonPatch,
 }
 
-/// The texts of a mutating policy.
+/// The source expressions of a mutating policy.
 #[derive(Debug, Clone, Default)]
 pub struct MutatorParts<'t> {
     /// Match conditions: name and expression.
@@ -43,13 +43,13 @@ pub struct Mutator {
     match_conditions: Vec<(String, Expression)>,
     mutations: Vec<(PatchKind, Expression)>,
     reads_request: bool,
-    /// Whether mutations find the variables. Kyverno's command line evaluates them without the context that holds the values, so
-    /// that only conditions find them.
+    /// Whether mutations can read the variables. Kyverno's command line evaluates mutations without the context that
+    /// holds the values, so that only conditions can.
     binds_variables: bool,
 }
 
 impl Mutator {
-    /// Compiles a policy. What cannot be compiled is an error of each request.
+    /// Compiles a policy. An expression that does not compile fails on each request.
     pub fn compile(params: bool, parts: &MutatorParts<'_>) -> Self {
         let declarations = Declarations {
             params,
@@ -61,8 +61,8 @@ impl Mutator {
         Self::in_environment(environment, parts, true)
     }
 
-    /// Compiles a policy as Kyverno's command line does: without an authorizer, and with the types of patches in variables and
-    /// conditions, too. `params` is whether there is a parameter.
+    /// Compiles a policy as Kyverno's command line does: without an authorizer, and with the types of patches also in
+    /// variables and conditions. `params` is whether there is a parameter.
     pub fn compile_for_cli(params: bool, parts: &MutatorParts<'_>) -> Self {
         let declarations = Declarations {
             params,
@@ -102,7 +102,7 @@ impl Mutator {
         }
     }
 
-    /// Whether an expression may read `request`.
+    /// Reports whether an expression may read `request`.
     pub fn reads_request(&self) -> bool {
         self.reads_request
     }
@@ -115,7 +115,7 @@ impl Mutator {
     /// The first match condition that is false.
     ///
     /// # Errors
-    /// If none is false and some cannot be evaluated: where, and the API server's text.
+    /// If none is false and some cannot be evaluated: the condition, and the API server's message.
     pub fn unmatched(
         &self,
         inputs: &Inputs<'_>,
@@ -135,7 +135,7 @@ impl Mutator {
         first_unmatched(&self.match_conditions, &self.environment, &values, host, scratch)
     }
 
-    /// Evaluates a mutation and hands its value, or the API server's text of the error, to `then`.
+    /// Evaluates a mutation and passes its value, or the API server's error message, to `then`.
     pub fn evaluate<T>(
         &self,
         index: usize,

@@ -1,4 +1,4 @@
-//! From the expressions of a policy to its decisions on one request and one parameter.
+//! Evaluates the expressions of a validating policy to decisions for one request and one parameter.
 
 use std::collections::BTreeSet;
 
@@ -17,19 +17,18 @@ use crate::{
     val::Val,
 };
 
-/// The size in bytes above which the text of a message expression is not used.
+/// The size in bytes above which the result of a message expression is not used.
 ///
 /// Upstream: `k8s.io/apiserver/pkg/apis/cel/config.go` `MaxEvaluatedMessageExpressionSizeBytes`.
 const MAX_MESSAGE: usize = 5 * 1024;
 
-/// The texts of a policy.
+/// The source expressions of a policy.
 #[derive(Debug, Clone, Default)]
 pub struct Parts<'t> {
     /// Match conditions: name and expression.
     pub match_conditions: Vec<(&'t str, &'t str)>,
     /// Variables: name and expression.
     pub variables: Vec<(&'t str, &'t str)>,
-    /// Validations.
     pub validations: Vec<ValidationText<'t>>,
     /// Audit annotations: key and expression.
     pub audit_annotations: Vec<(&'t str, &'t str)>,
@@ -45,14 +44,12 @@ impl<'t> Parts<'t> {
     }
 }
 
-/// The texts of a validation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ValidationText<'t> {
-    /// What must hold.
     pub expression: &'t str,
-    /// The fixed message; may be empty.
+    /// May be empty.
     pub message: &'t str,
-    /// The expression that makes the message; may be empty.
+    /// The expression that computes the message; may be empty.
     pub message_expression: &'t str,
 }
 
@@ -73,66 +70,48 @@ pub struct Validator {
     reads_request: bool,
 }
 
-/// Why a match condition lets a policy pass by.
+/// The match condition that is false.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unmatched {
-    /// The condition's place.
     pub index: usize,
-    /// The condition's name.
     pub name: String,
 }
 
-/// Which part a decision comes from.
+/// The part of a policy that a decision comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// A match condition.
     MatchCondition(usize),
-    /// A validation.
     Validation(usize),
     /// The budget of the match conditions, the validations or the audit annotations.
     Budget,
 }
 
-/// One decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// The validation holds.
     Admit,
     /// The validation does not hold.
-    Deny {
-        /// Where it stands.
-        index: usize,
-        /// What is said.
-        message: String,
-    },
-    /// It could not be decided.
-    Error {
-        /// Where.
-        cause: Cause,
-        /// What is said.
-        message: String,
-    },
+    Deny { index: usize, message: String },
+    /// The validation could not be evaluated.
+    Error { cause: Cause, message: String },
 }
 
-/// What an audit annotation came to.
+/// The result of an audit annotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Annotation {
-    /// The key.
     pub key: String,
-    /// The value, none where it is left out, or the error.
+    /// `None` if the annotation is omitted; `Err` is the error message.
     pub value: Result<Option<String>, String>,
 }
 
-/// What a policy says of one request and one parameter.
+/// The result of a policy for one request and one parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// A match condition is false.
     Unmatched(Unmatched),
-    /// The decisions in the order of the validations, or a single one where evaluation ended early.
+    /// The decisions in the order of the validations, or a single one if evaluation ended early.
     Decided {
-        /// The decisions.
         decisions: Vec<Decision>,
-        /// The audit annotations.
         annotations: Vec<Annotation>,
     },
 }
@@ -151,7 +130,7 @@ impl Outcome {
 }
 
 impl Validator {
-    /// Compiles a policy. What cannot be compiled is an error of each request.
+    /// Compiles a policy. An expression that does not compile fails on each request.
     pub fn compile(profile: &'static Profile, declarations: Declarations, parts: &Parts<'_>) -> Self {
         let environment = Environment::new(profile, declarations, parts.variables.iter().copied());
         let compile = |text: &str, returns, authorizer| Expression::compile(text, &environment, returns, authorizer);
@@ -179,12 +158,13 @@ impl Validator {
         }
     }
 
-    /// Whether an expression may read `request`: no other name leads there, so its text has that word.
+    /// Reports whether an expression may read `request`: there is no other way to it, so the source text contains that
+    /// word.
     pub fn reads_request(&self) -> bool {
         self.reads_request
     }
 
-    /// The programs of the policy with their places; those that cannot be evaluated have none.
+    /// The programs of the policy with their locations; expressions that do not compile have none.
     pub fn programs(&self) -> Vec<(Place, &Program)> {
         let conditions = self.match_conditions.iter().enumerate();
         let conditions = conditions.map(|(i, (_, expression))| (Place::MatchCondition(i), expression.program()));
@@ -203,7 +183,7 @@ impl Validator {
         variables.chain(rest).collect()
     }
 
-    /// Decides on a request. `resource` is what `authorizer.requestResource` asks about.
+    /// Evaluates a request. `resource` has the attributes of `authorizer.requestResource`.
     pub fn validate(&self, inputs: &Inputs<'_>, resource: &Attributes, host: &dyn Host, scratch: &Scratch) -> Outcome {
         let environment = &self.environment;
         let conditions_inputs = Inputs {
@@ -224,7 +204,7 @@ impl Validator {
         let Ok((results, left)) = evaluate_all(expressions, environment, &values, scratch, host, RUNTIME_BUDGET) else {
             return Outcome::spent();
         };
-        // Neither messages nor annotations have the authorizer, not even through a variable.
+        // Neither messages nor annotations may use the authorizer, not even through a variable.
         let has_texts =
             !self.audit_annotations.is_empty() || self.validations.iter().any(|v| v.message_expression.is_some());
         let values = if has_texts {
@@ -298,7 +278,7 @@ pub(super) fn first_unmatched(
 }
 
 impl Validation {
-    /// What is said where the validation does not hold.
+    /// The message of a validation that does not hold.
     fn message(&self, result: Option<&Evaluated>) -> String {
         let computed = match result {
             Some(Evaluated::Text(text)) => {
@@ -341,7 +321,7 @@ fn annotation(key: &str, expression: &Expression, result: Option<Evaluated>) -> 
     }
 }
 
-/// Several errors in one text, as Kubernetes prints them: each once, in brackets if there are several.
+/// Joins several errors into one message as Kubernetes does: each once, in brackets if there are several.
 pub fn aggregate(errors: impl IntoIterator<Item = String>) -> String {
     let mut seen = BTreeSet::new();
     let distinct: Vec<String> = errors.into_iter().filter(|error| seen.insert(error.clone())).collect();

@@ -1,9 +1,11 @@
-//! What names and functions stand for in an expression that is not checked: references without types.
+//! Resolves names and functions in an unchecked expression: references without types.
 //!
-//! Upstream counterpart: the branches of cel-go `interpreter/{planner,attributes}.go` for expressions that come from the
-//! parser alone. A dotted name is looked up at its longest first, a function by its name only, so that the arguments
-//! decide at run time; what is not declared is an error of evaluation. Deviations: names are looked up among the declared
-//! variables, where upstream looks among the bound ones; `a['b']` never means the variable `a.b`.
+//! Upstream counterpart: the branches of cel-go `interpreter/{planner,attributes}.go` for expressions that come from
+//! the parser alone. The longest form of a dotted name is looked up first; a function is looked up by name only, so
+//! that the arguments decide at run time; an undeclared name is an evaluation error.
+//!
+//! Deviations: names are looked up among the declared variables, upstream looks among the bound ones; `a['b']` never
+//! means the variable `a.b`.
 
 use std::sync::Arc;
 
@@ -50,7 +52,7 @@ impl<'e> Resolver<'e> {
         self.references[id.index()] = reference;
     }
 
-    /// `whole` is the longest name that the selections around the node spell.
+    /// `whole` is the longest name that the selections around the node form.
     fn walk(&mut self, id: ExprId, whole: Option<&str>) {
         let ast = self.ast;
         match ast.expr(id) {
@@ -92,7 +94,7 @@ impl<'e> Resolver<'e> {
         }
     }
 
-    /// `types`: whether the name may be that of a type; one that is selected from may not.
+    /// `types`: whether the name may be that of a type; the operand of a selection may not.
     fn global(&mut self, id: ExprId, name: &str, types: bool) -> bool {
         let reference = match self.env.global(name) {
             Some(Global::Variable(number, _)) => Reference::Variable(number),
@@ -126,7 +128,7 @@ impl<'e> Resolver<'e> {
 
     fn call(&mut self, id: ExprId, function: &str, target: Option<ExprId>, args: &[ExprId]) {
         self.walk_all(args);
-        // `a.b.c(x)` is the function `a.b.c` where there is one, else the method `c` of `a.b`.
+        // `a.b.c(x)` is the function `a.b.c` if there is one, else the method `c` of `a.b`.
         if let Some(receiver) = target {
             if let Some(prefix) = qualified_name(self.ast, receiver)
                 && let Some(declared) = self.env.function(&format!("{prefix}.{function}"))
@@ -156,7 +158,7 @@ impl<'e> Resolver<'e> {
     }
 }
 
-/// A function all of whose overloads are tried at run time.
+/// A function whose overloads are all tried at run time.
 fn dispatched(function: &Function, namespaced: bool) -> Reference {
     Reference::Function {
         name: function.name.into(),

@@ -10,8 +10,8 @@ use crate::{
 };
 use kyvtest_go_compat::value::Key;
 
-/// What selecting from an object found.
-enum Found<'a> {
+/// The result of a selection.
+enum Selected<'a> {
     Value(Val<'a>),
     Missing(Missing<'a>),
     Error(Val<'a>),
@@ -25,7 +25,7 @@ enum Missing<'a> {
 impl<'a> Machine<'a> {
     #[inline(never)]
     pub(super) fn eval_attribute(&mut self, id: NodeId, attribute: &'a Attribute) -> Val<'a> {
-        // The usual `element.field` of a comprehension.
+        // The common case `element.field` in a comprehension.
         if let (
             Root::Slot(slot),
             [
@@ -62,7 +62,7 @@ impl<'a> Machine<'a> {
                 if let Some(trace) = &mut self.trace {
                     trace.drop_attribute(attribute);
                 }
-                // A presence test pays for its steps only.
+                // A presence test costs only its steps.
                 if !attribute.test_only {
                     self.charge(cost::SELECT);
                 }
@@ -112,7 +112,7 @@ impl<'a> Machine<'a> {
             }
             optional = true;
         }
-        // Mostly these are plain fields that are there.
+        // Most steps are plain fields that exist.
         let mut plain = 0;
         if self.trace.is_none() {
             while let Val::DocumentMap(map) = object
@@ -146,14 +146,14 @@ impl<'a> Machine<'a> {
                     let tested = *test_only || *optional || optional_so_far;
                     let found = match object {
                         Val::Object(object) if *typed => match mutation::field(object, name, tested) {
-                            Some(value) => Found::Value(value),
-                            None => Found::Missing(Missing::Key(Val::String(name))),
+                            Some(value) => Selected::Value(value),
+                            None => Selected::Missing(Missing::Key(Val::String(name))),
                         },
                         Val::Opaque(opaque) if (*optional || optional_so_far) && opaque.has_no_optional_fields() => {
-                            Found::Error(self.context.error(format_args!("no such field: {name}")))
+                            Selected::Error(self.context.error(format_args!("no such field: {name}")))
                         }
                         Val::Opaque(opaque) if tested && opaque.is_set(name) == Some(false) => {
-                            Found::Missing(Missing::Key(Val::String(name)))
+                            Selected::Missing(Missing::Key(Val::String(name)))
                         }
                         object => self.field(object, name, *hash),
                     };
@@ -166,7 +166,7 @@ impl<'a> Machine<'a> {
                         _ => self.eval(*index),
                     };
                     let found = match key {
-                        Val::Error(_) => Found::Error(key),
+                        Val::Error(_) => Selected::Error(key),
                         Val::String(text) => self.field(object, text, Key::new(text).hash()),
                         key => self.index(object, key),
                     };
@@ -174,28 +174,28 @@ impl<'a> Machine<'a> {
                 }
             };
             optional |= is_optional;
-            // An optional step that is absent or ends in an error is not observed, so it costs nothing.
+            // An optional step that is absent or fails is not observed, so it costs nothing.
             match found {
-                Found::Error(error) => {
+                Selected::Error(error) => {
                     if !optional {
                         self.observe_qualifier(attribute, i, error);
                     }
                     return error;
                 }
-                Found::Value(_) if test_only => {
+                Selected::Value(_) if test_only => {
                     object = if optional { Val::Null } else { Val::Bool(true) };
                     self.observe_qualifier(attribute, i, object);
                 }
-                Found::Value(value) => {
+                Selected::Value(value) => {
                     object = value;
                     self.observe_qualifier(attribute, i, object);
                 }
-                Found::Missing(_) if test_only && !optional => {
+                Selected::Missing(_) if test_only && !optional => {
                     object = Val::Bool(false);
                     self.observe_qualifier(attribute, i, object);
                 }
-                Found::Missing(_) if optional => return Val::NONE,
-                Found::Missing(error) => {
+                Selected::Missing(_) if optional => return Val::NONE,
+                Selected::Missing(error) => {
                     let error = match error {
                         Missing::Key(key) => self.missing_key(key),
                         Missing::Index(index) => self.missing_index(index),
@@ -237,23 +237,23 @@ impl<'a> Machine<'a> {
 
     /// A field of an object by its name.
     #[inline]
-    fn field(&mut self, object: Val<'a>, name: &'a str, hash: u32) -> Found<'a> {
+    fn field(&mut self, object: Val<'a>, name: &'a str, hash: u32) -> Selected<'a> {
         match object {
             Val::DocumentMap(map) => match map.get_key(Key::with_hash(name, hash)) {
-                Some(value) => Found::Value(value.into()),
-                None => Found::Missing(Missing::Key(Val::String(name))),
+                Some(value) => Selected::Value(value.into()),
+                None => Selected::Missing(Missing::Key(Val::String(name))),
             },
             Val::Variables => match self.activation.variables.and_then(|variables| variables.get(name)) {
-                Some(error @ Val::Error(_)) => Found::Error(error),
-                Some(value) => Found::Value(value),
-                None => Found::Missing(Missing::Key(Val::String(name))),
+                Some(error @ Val::Error(_)) => Selected::Error(error),
+                Some(value) => Selected::Value(value),
+                None => Selected::Missing(Missing::Key(Val::String(name))),
             },
             other => self.index(other, Val::String(name)),
         }
     }
 
     /// An element of a container by any key.
-    fn index(&self, object: Val<'a>, key: Val<'a>) -> Found<'a> {
+    fn index(&self, object: Val<'a>, key: Val<'a>) -> Selected<'a> {
         if !matches!(
             key,
             Val::String(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Bool(_)
@@ -263,41 +263,41 @@ impl<'a> Machine<'a> {
             } else {
                 key.go_type()
             };
-            return Found::Error(self.context.error(format_args!("invalid qualifier type: {kind}")));
+            return Selected::Error(self.context.error(format_args!("invalid qualifier type: {kind}")));
         }
         match object {
             Val::List(_) | Val::DocumentList(_) => match ops::list_index(&self.context, key) {
-                Err(error) => Found::Error(error),
+                Err(error) => Selected::Error(error),
                 Ok(index) => match usize::try_from(index).ok().and_then(|index| object.list_get(index)) {
-                    Some(value) => Found::Value(value),
-                    None => Found::Missing(Missing::Index(key)),
+                    Some(value) => Selected::Value(value),
+                    None => Selected::Missing(Missing::Index(key)),
                 },
             },
             Val::Map(_) | Val::DocumentMap(_) => match object.map_get(&key) {
-                Some(value) => Found::Value(value),
-                None => Found::Missing(Missing::Key(key)),
+                Some(value) => Selected::Value(value),
+                None => Selected::Missing(Missing::Key(key)),
             },
             Val::Opaque(opaque) => match key {
                 Val::String(name) => match opaque.field(name) {
-                    Some(error @ Val::Error(_)) => Found::Error(error),
-                    Some(value) => Found::Value(value),
+                    Some(error @ Val::Error(_)) => Selected::Error(error),
+                    Some(value) => Selected::Value(value),
                     None if opaque.is_structure() => {
-                        Found::Error(self.context.error(format_args!("no such field: {name}")))
+                        Selected::Error(self.context.error(format_args!("no such field: {name}")))
                     }
-                    None => Found::Missing(Missing::Key(key)),
+                    None => Selected::Missing(Missing::Key(key)),
                 },
-                _ => Found::Missing(Missing::Key(key)),
+                _ => Selected::Missing(Missing::Key(key)),
             },
             Val::Object(object) => match key {
                 Val::String(name) => match mutation::indexed(object, name) {
-                    Some(value) => Found::Value(value),
-                    None => Found::Missing(Missing::Key(key)),
+                    Some(value) => Selected::Value(value),
+                    None => Selected::Missing(Missing::Key(key)),
                 },
-                _ => Found::Missing(Missing::Key(key)),
+                _ => Selected::Missing(Missing::Key(key)),
             },
-            Val::Optional(_) => Found::Missing(Missing::Key(key)),
-            _ if self.context.profile.behaviour.presence_needs_a_container => Found::Error(self.missing_key(key)),
-            _ => Found::Missing(Missing::Key(key)),
+            Val::Optional(_) => Selected::Missing(Missing::Key(key)),
+            _ if self.context.profile.behaviour.presence_needs_a_container => Selected::Error(self.missing_key(key)),
+            _ => Selected::Missing(Missing::Key(key)),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
 use kyvtest_go_compat::regex::Regex;
 
 impl<'a> Machine<'a> {
-    // Kept out of `eval`, whose frame every node pays for.
+    // Separate from `eval`, to keep the stack frame of every node small.
     #[inline(never)]
     pub(super) fn eval_call(&mut self, id: NodeId, call: &'a Call) -> Val<'a> {
         // Operators and most methods have one or two arguments: no array to fill, no loop.
@@ -34,7 +34,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The value of an argument. Most second arguments are constant texts, which need no step of their own.
+    /// The value of an argument. Most second arguments are constant strings, which need no further step.
     #[inline]
     fn operand(&mut self, id: NodeId) -> Val<'a> {
         let program = self.program;
@@ -77,7 +77,7 @@ impl<'a> Machine<'a> {
         error
     }
 
-    /// Calls and charges, all arguments being evaluated; `failed` is the first that is an error.
+    /// Calls and charges a function whose arguments are all evaluated; `failed` is the first error among them.
     #[inline(always)]
     fn call(&mut self, id: NodeId, call: &'a Call, args: &[Val<'a>], failed: Option<Val<'a>>) -> Val<'a> {
         let paid = if self.counting { call.cost.before(args) } else { None };
@@ -87,7 +87,7 @@ impl<'a> Machine<'a> {
         let value = match failed {
             Some(error) => error,
             None if self.cancelled => Val::Error(COST_LIMIT_EXCEEDED),
-            // Not every function has a price by the size of what it reads.
+            // Some functions have no cost that depends on the size of their arguments.
             None if !self.context.spend(args.iter().map(Val::text_len).sum()) => self.context.exhausted(),
             None => invoke(&self.context, call, args),
         };
@@ -162,7 +162,7 @@ pub(crate) fn invoke<'a>(context: &Context<'a>, call: &'a Call, args: &[Val<'a>]
             (_, Some(first)) => ops::missing_trait(context, *first, function.name),
             _ => NO_SUCH_OVERLOAD,
         },
-        // Upstream takes whatever is a string in Go, and a type is its name there.
+        // Upstream accepts any Go string, and a type is its name there.
         Dispatch::Regex(kind, regex) => match (kind, args) {
             (_, [Val::String(text) | Val::Type(text), ..]) if !context.spend_search(regex, text) => context.exhausted(),
             (RegexFunction::Matches, [Val::String(text) | Val::Type(text), ..]) => Val::Bool(regex.is_match(text)),

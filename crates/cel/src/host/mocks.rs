@@ -1,8 +1,9 @@
-//! A world that was written down beforehand.
+//! Mocked lookups.
 //!
-//! Upstream counterpart: Kyverno's `pkg/cel/libs/fake_context.go` and `http_mock.go`, which its command line uses: what is
-//! not there is answered in their words. Deviations: a list is in the order of names, an HTTP call without a mock is an
-//! error instead of a call.
+//! Upstream counterpart: Kyverno's `pkg/cel/libs/fake_context.go` and `http_mock.go`, which its command line uses;
+//! missing data gives their errors.
+//!
+//! Deviations: a list is sorted by name, an HTTP call without a mock is an error instead of a call.
 
 use std::{
     collections::BTreeMap,
@@ -16,11 +17,11 @@ use kyvtest_go_compat::value::{Builder, Document, Value};
 /// Objects by namespace and name.
 type Objects = BTreeMap<(String, String), Document>;
 
-/// Prepared answers; see [`Host`] for the questions.
+/// Prepared results; see [`Host`] for the lookups.
 #[derive(Debug, Default)]
 pub struct Mocks {
     resources: BTreeMap<Gvr, Objects>,
-    /// Which resources are served although there is no object of them.
+    /// Resources that are served although there is no object of them.
     served: Option<fn(&Gvr) -> bool>,
     images: BTreeMap<String, Document>,
     global: BTreeMap<String, Document>,
@@ -32,12 +33,12 @@ pub struct Mocks {
 }
 
 impl Mocks {
-    /// A world with nothing in it.
+    /// No data.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an object of the cluster; its namespace and name are those of its metadata.
+    /// Adds an object of the cluster; its metadata has namespace and name.
     pub fn add_resource(&mut self, gvr: Gvr, object: Document) {
         let of = |field: &str| {
             let value = object.root().at(&["metadata", field]).and_then(Value::as_str);
@@ -47,17 +48,17 @@ impl Mocks {
         self.resources.entry(gvr).or_default().insert(place, object);
     }
 
-    /// Sets which resources are served although there is no object of them: a list of one is empty.
+    /// Sets the resources that are served although there is no object of them: listing one gives an empty list.
     pub fn set_served(&mut self, served: fn(&Gvr) -> bool) {
         self.served = Some(served);
     }
 
-    /// Serves one more resource.
+    /// Serves a further resource.
     pub fn serve(&mut self, gvr: Gvr) {
         self.resources.entry(gvr).or_default();
     }
 
-    /// Adds what is known of an image.
+    /// Adds the metadata of an image.
     pub fn add_image(&mut self, reference: &str, metadata: Document) {
         self.images.insert(reference.to_owned(), metadata);
     }
@@ -67,12 +68,12 @@ impl Mocks {
         self.global.insert(name.to_owned(), value);
     }
 
-    /// Adds the answer of an HTTP call, by address or by `METHOD:address`.
+    /// Adds the response to an HTTP call, by URL or by `METHOD:URL`.
     pub fn add_http(&mut self, call: &str, response: Document) {
         self.http.insert(call.to_owned(), response);
     }
 
-    /// Sets what the authorizer answers.
+    /// Sets the rules of the authorizer.
     pub fn set_authorizer(&mut self, rules: AuthorizerRules) {
         self.authorizer = Some(rules);
     }
@@ -87,7 +88,7 @@ impl Mocks {
         self.now = Some(now);
     }
 
-    /// Sets where random numbers start.
+    /// Sets the seed of random numbers.
     pub fn set_seed(&mut self, seed: u64) {
         self.random = Some(AtomicU64::new(seed));
     }
@@ -193,7 +194,7 @@ impl Host for Mocks {
     }
 
     fn random(&self) -> Option<u64> {
-        // Seeds that lie this far apart give streams that do not overlap.
+        // Seeds this far apart give streams that do not overlap.
         let random = self.random.as_ref()?;
         Some(random.fetch_add(0x5851_f42d_4c95_7f2d, Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! The libraries of ValidatingPolicies that decide about HTTP and Envoy requests.
+//! The libraries of ValidatingPolicies that authorise HTTP and Envoy requests.
 //!
 //! Upstream counterpart: `github.com/kyverno/kyverno-authz` `pkg/cel` at the version that Kyverno 1.19 links.
 
@@ -17,7 +17,7 @@ use crate::{
     profile::{PolicyLibraries, Profile},
 };
 
-/// What a policy decides about.
+/// The subject of a policy's decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// HTTP requests.

@@ -1,4 +1,4 @@
-//! What the macros of two-variable comprehensions and of bindings expand to.
+//! The functions that two-variable comprehensions and bindings expand to.
 //!
 //! Upstream counterpart: cel-go `ext/comprehensions.go` and `ext/bindings.go`.
 
@@ -25,12 +25,12 @@ pub fn declare_two_variables(library: &mut Library) {
     );
 }
 
-/// Declares `cel.@block`, which no expression can write and only an optimiser makes.
+/// Declares `cel.@block`, which expressions cannot contain; only an optimiser produces it.
 pub fn declare_bindings(library: &mut Library) {
     library.add("cel.@block", [global("cel_block_list", &[Type::list(Type::Dyn), A], A)]);
 }
 
-/// A map with more entries; a key that is there already is an error.
+/// A map with further entries; a key that already exists is an error.
 pub fn insert<'a>(
     context: &Context<'a>,
     map: Val<'a>,

@@ -13,7 +13,7 @@ use crate::{
 };
 use kyvtest_go_compat::text::{base64, float};
 
-/// The largest whole number that a double, and so a JSON reader, is sure to keep.
+/// The largest integer that a double, and so a JSON reader, represents exactly.
 const MAX_SAFE: i64 = (1 << 53) - 1;
 
 pub(super) fn declare(library: &mut Library, behaviour: &Behaviour) {
@@ -38,7 +38,7 @@ pub(super) fn declare(library: &mut Library, behaviour: &Behaviour) {
             size_cost,
         )],
     );
-    // Upstream has no estimate of this one and takes it for too expensive to be allowed at all.
+    // Upstream has no estimate for this one and considers it too expensive to be allowed at all.
     library.add(
         "json.encode",
         [costed(
@@ -69,9 +69,9 @@ fn base64_encode<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     }
 }
 
-/// Base64 with or without padding, line ends ignored; the position of the first byte that is wrong.
+/// Base64 with or without padding, line ends ignored; the error is the position of the first invalid byte.
 ///
-/// Go reads the text with padding first; where that fails, the error of reading it without padding counts.
+/// Go first decodes with padding; if that fails, the error of decoding without padding counts.
 fn decode(text: &[u8]) -> Result<Vec<u8>, usize> {
     base64::decode(text, true).or_else(|_| base64::decode(text, false))
 }
@@ -148,7 +148,7 @@ fn write_json(out: &mut std::string::String, value: Val<'_>) -> Result<(), std::
     Ok(())
 }
 
-/// A JSON string as Go writes it, what HTML could trip over escaped.
+/// A JSON string as Go writes it, with HTML characters escaped.
 fn write_text(out: &mut std::string::String, text: &str) {
     use std::fmt::Write as _;
     out.push('"');

@@ -1,6 +1,7 @@
 //! Go's unstable sort, step by step: elements that compare equal end where `sort.Slice` leaves them.
 //!
-//! Upstream counterpart: Go's `sort` package (pattern-defeating quicksort with a generator that is seeded by the length).
+//! Upstream counterpart: Go's `sort` package (pattern-defeating quicksort with a generator that is seeded by the
+//! length).
 
 type Less<'f, T> = &'f mut dyn FnMut(&T, &T) -> bool;
 
@@ -9,7 +10,7 @@ const INSERTION: usize = 12;
 /// From this length on a pivot is the median of three medians, and short runs are repaired in place.
 const LONG: usize = 50;
 
-/// What the choice of the pivot says about the slice.
+/// What the choice of the pivot reveals about the slice.
 #[derive(PartialEq, Eq)]
 enum Hint {
     Unknown,
@@ -17,7 +18,6 @@ enum Hint {
     Decreasing,
 }
 
-/// Sorts a slice.
 pub(super) fn sort<T>(data: &mut [T], less: Less<'_, T>) {
     let limit = usize::BITS - data.len().leading_zeros();
     quick(data, 0, data.len(), limit, less);
@@ -107,7 +107,8 @@ fn sift_down<T>(data: &mut [T], mut root: usize, end: usize, less: Less<'_, T>) 
     }
 }
 
-/// Moves what is less than the pivot before it; says where the pivot went and whether nothing had to move.
+/// Moves smaller elements before the pivot; returns the position of the pivot, and whether the slice was already
+/// partitioned.
 fn partition<T>(data: &mut [T], from: usize, to: usize, pivot: usize, less: Less<'_, T>) -> (usize, bool) {
     data.swap(from, pivot);
     let (mut i, mut j) = (from + 1, to - 1);
@@ -131,7 +132,7 @@ fn partition<T>(data: &mut [T], from: usize, to: usize, pivot: usize, less: Less
     (j, untouched)
 }
 
-/// Moves what equals the pivot to the front, where nothing is less than the pivot; says where the rest begins.
+/// Moves elements equal to the pivot to the front, if none is smaller; returns the start of the rest.
 fn partition_equal<T>(data: &mut [T], from: usize, to: usize, pivot: usize, less: Less<'_, T>) -> usize {
     data.swap(from, pivot);
     let (mut i, mut j) = (from + 1, to - 1);

@@ -1,4 +1,4 @@
-//! What Kubernetes charges for functions of cel-go's libraries and of its own lists and regular expressions.
+//! The costs that Kubernetes charges for functions of cel-go's libraries and of its own lists and regular expressions.
 //!
 //! Upstream counterpart: `CallCost` of `k8s.io/apiserver/pkg/cel/library/cost.go`.
 
@@ -7,7 +7,7 @@ use crate::{decl::Library, val::Val};
 
 type Cost = for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>;
 
-/// Puts the costs beside the functions that are declared.
+/// Adds the costs to the declared functions.
 pub(super) fn declare(library: &mut Library) {
     let costs: [(&[&str], Cost); 5] = [
         (

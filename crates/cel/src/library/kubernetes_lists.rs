@@ -140,7 +140,7 @@ fn sum<'a>(context: &Context<'a>, list: Val<'a>, zero: Val<'a>) -> Val<'a> {
     total
 }
 
-/// The element to which no other is preferred; the first of equals. Pairs without an order leave it as it is.
+/// The element that no other precedes; the first of equals. Unordered pairs leave it unchanged.
 fn extreme<'a>(list: Val<'a>, prefer: Ordering, empty: &'static str) -> Val<'a> {
     let mut best: Option<Val<'a>> = None;
     for item in list.list_iter() {

@@ -1,14 +1,15 @@
 //! Kyverno's own libraries, as the environment of a ValidatingPolicy has them.
 //!
-//! Upstream counterpart: `github.com/kyverno/sdk/extensions/cel/libs` at the version that Kyverno 1.19 links, each at its
-//! latest revision, so that the older names (`resource.Get`) and the newer ones (`resource.get`) are both there.
+//! Upstream counterpart: `github.com/kyverno/sdk/extensions/cel/libs` at the version that Kyverno 1.19 links, each at
+//! its latest revision, so that both the older names (`resource.Get`) and the newer ones (`resource.get`) exist.
 //!
-//! `resource`, `globalContext`, `http`, `image`, `json` and `yaml` are variables of a type of their own, bound for every
-//! evaluation; the functions are their methods. What reaches outside asks the [`Host`](crate::host::Host).
+//! `resource`, `globalContext`, `http`, `image`, `json` and `yaml` are variables of their own types, bound for every
+//! evaluation; the functions are their methods. Functions that reach outside the expression call the
+//! [`Host`](crate::host::Host).
 //!
-//! Known deviations: JSON and YAML nested deeper than 1,000 levels are refused (upstream: 10,000), decompressed text is
-//! limited to 64 MiB, generated random text to 1 MiB, and bytes that are not UTF-8 become U+FFFD where upstream's strings
-//! keep them.
+//! Known deviations: JSON and YAML nested deeper than 1,000 levels are rejected (upstream: 10,000), decompressed text
+//! is limited to 64 MiB, generated random text to 1 MiB, and invalid UTF-8 becomes U+FFFD where upstream's strings keep
+//! the bytes.
 
 mod certificate;
 mod deflate;
@@ -40,7 +41,7 @@ use super::super::{
 };
 use kyvtest_go_compat::value::Document;
 
-/// Adds the libraries of a policy. One of a namespace has other functions under the names of `resource`: they lack the
+/// Declares the libraries of a policy. Those of a namespaced policy have different overloads of `resource`, without the
 /// namespace parameter.
 pub fn declare(library: &mut Library, scope: PolicyScope, policy: PolicyLibraries) {
     if policy == PolicyLibraries::ImageReference {
@@ -77,7 +78,7 @@ pub fn declare(library: &mut Library, scope: PolicyScope, policy: PolicyLibrarie
     exception::declare(library);
 }
 
-/// Adds `orValue` on anything.
+/// Declares `orValue` for any receiver.
 pub fn declare_or_value(library: &mut Library) {
     or_value::declare(library);
 }
@@ -86,7 +87,7 @@ pub use exception::{EXCEPTION, Exception};
 pub use gzip::read as gunzip;
 pub(super) use json::unmarshal;
 
-/// A value as protobuf's JSON, as Go's `AsInterface` shows it.
+/// Converts a value to protobuf's JSON, as Go's `AsInterface` shows it.
 ///
 /// # Errors
 /// If the type has no such form.
@@ -98,10 +99,10 @@ pub fn to_json<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document, St
     }
 }
 
-/// A value as a list of texts.
+/// Converts a value to a list of strings.
 ///
 /// # Errors
-/// If the value, or an item of it, is of another type.
+/// If the value or one of its items has another type.
 pub fn to_texts<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Vec<String>, String> {
     let text = |error: Val<'_>| match error {
         Val::Error(error) => error.to_owned(),
@@ -116,7 +117,7 @@ pub fn to_texts<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Vec<String>
         .collect()
 }
 
-/// A value that is nothing but the receiver of a library's methods.
+/// The receiver of a library's methods, without further content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Receiver(pub(super) &'static str);
 

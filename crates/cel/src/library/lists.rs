@@ -16,10 +16,10 @@ use crate::{
 
 use Type::{Bool, Bytes, Double, Duration, Dyn, Int, String, Timestamp, Uint};
 
-/// The largest list that `lists.range` makes, where it is limited.
+/// The largest list that `lists.range` makes, if it is limited.
 const MAX_RANGE: i64 = 1_000_000;
-/// The largest list that it makes where it is not: upstream would go on until memory ends, but the cost limit of an
-/// evaluation ends it long before.
+/// The largest list that it makes otherwise: upstream would continue until memory runs out, but the cost limit of an
+/// evaluation stops it long before.
 const MAX_FREE_RANGE: i64 = 1 << 22;
 
 /// Declares the functions of a version.
@@ -232,7 +232,7 @@ fn distinct<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     context.list(&unique)
 }
 
-/// Sorts a list by the order of its keys, as Go's unstable sort leaves elements with equal keys.
+/// Sorts a list by its keys; elements with equal keys end where Go's unstable sort leaves them.
 fn sort_by<'a>(context: &Context<'a>, list: Val<'a>, keys: Val<'a>) -> Val<'a> {
     if !keys.is_list() {
         return NO_SUCH_OVERLOAD;

@@ -74,7 +74,7 @@ pub(super) fn declare(library: &mut Library, version: u32) {
 }
 
 fn declare_rounding(library: &mut Library) {
-    /// A function of a double.
+    /// Functions of a double.
     macro_rules! of_double {
         ($name:literal, $id:literal, $result:expr, $apply:expr) => {
             library.add(
@@ -90,7 +90,7 @@ fn declare_rounding(library: &mut Library) {
     of_double!("math.floor", "math_floor_double", Double, |d: f64| Val::Double(
         d.floor()
     ));
-    // Halves go away from zero in Go as in Rust.
+    // Go and Rust both round halves away from zero.
     of_double!("math.round", "math_round_double", Double, |d: f64| Val::Double(
         d.round()
     ));
@@ -171,7 +171,7 @@ fn identity<'a>(_: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     args[0]
 }
 
-/// The second value if the first is `prefer` than it, else the first.
+/// Returns the second value if it is `prefer` compared to the first, else the first.
 fn better<'a>(context: &Context<'a>, first: Val<'a>, second: Val<'a>, name: &str, prefer: Ordering) -> Val<'a> {
     if first.is_error() || !first.has_trait(Trait::Comparer) {
         return if first.is_error() { first } else { NO_SUCH_OVERLOAD };
@@ -232,7 +232,7 @@ fn complement<'a>(_: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     }
 }
 
-/// How far to shift: 64 and more leave nothing.
+/// The shift distance; 64 and more shift everything out.
 fn offset<'a>(context: &Context<'a>, bits: i64, name: &str) -> Result<u32, Val<'a>> {
     if bits < 0 {
         return Err(context.error(format_args!("{name}() negative offset: {bits}")));
@@ -252,7 +252,7 @@ fn shift_left<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     }
 }
 
-/// Zeros come in from the left, for numbers with a sign too.
+/// Shifts in zeros from the left, even for signed numbers.
 fn shift_right<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [value, Val::Int(bits)] = *args else {
         return NO_SUCH_OVERLOAD;

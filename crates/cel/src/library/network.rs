@@ -1,8 +1,10 @@
-//! cel-go's network library: `ip`, `cidr` and their kin.
+//! cel-go's network library: `ip`, `cidr` and related functions.
 //!
-//! Upstream counterpart: cel-go `ext/network.go` (0.30). It has the functions of Kubernetes' ip and cidr libraries, which
-//! are used here, and `isMask`. Deviations: errors of `cidr` and equality with another type follow
-//! Kubernetes, and literals are not read before the evaluation.
+//! Upstream counterpart: cel-go `ext/network.go` (0.30). It has the functions of Kubernetes' ip and cidr libraries,
+//! which are used here, and `isMask`.
+//!
+//! Deviations: errors of `cidr` and equality with another type follow Kubernetes, and literals are not parsed before
+//! evaluation.
 
 use super::kubernetes::{cidr, ip};
 use crate::{

@@ -1,7 +1,7 @@
 //! Optional values.
 //!
-//! Upstream counterpart: the optional library of cel-go `cel/library.go`. `or`, `orValue`, selection and indexing are
-//! known to the planner, which needs them lazy; they are only declared here.
+//! Upstream counterpart: the optional library of cel-go `cel/library.go`. `or`, `orValue`, selection and indexing must
+//! be lazy, so the planner implements them; they are only declared here.
 
 use crate::{
     context::Context,

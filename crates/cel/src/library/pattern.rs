@@ -1,5 +1,5 @@
-//! Regular expressions that are known only at run time: the last few of an evaluation are kept, since such a pattern mostly
-//! comes back with the next element.
+//! Regular expressions that are only known at run time. The last few of an evaluation are cached, since such a pattern
+//! usually recurs with the next element.
 
 use std::collections::VecDeque;
 
@@ -31,17 +31,17 @@ impl Recent {
     }
 }
 
-/// What one state of an automaton counts towards the work of an evaluation: building it takes about a microsecond.
+/// The work of building one state of an automaton: about a microsecond.
 const STATE: u64 = 256;
 
-/// Compiles a pattern within the limit of work; beyond it is too large.
+/// Compiles a pattern within the work limit; a larger one is an error.
 pub fn build(context: &Context<'_>, pattern: &str) -> Result<Regex, Error> {
     Regex::new_within(pattern, |states| {
         context.spend(usize::try_from(states.saturating_mul(STATE)).unwrap_or(usize::MAX))
     })
 }
 
-/// Compiles a pattern, or finds it among the recent ones of the evaluation.
+/// Compiles a pattern, or returns it from the cache of the evaluation.
 pub fn compile(context: &Context<'_>, pattern: &str) -> Result<Regex, Error> {
     let recent = context.recent_patterns();
     if let Some(regex) = recent.borrow_mut().get(pattern) {

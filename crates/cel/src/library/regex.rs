@@ -82,7 +82,7 @@ fn extract<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     };
     let found = regex.captures(text).and_then(|captures| match regex.group_count() {
         0 => captures.get(0),
-        // A group that matched nothing counts as absent.
+        // An empty group counts as absent.
         _ => captures.get(1).filter(|group| !group.is_empty()),
     });
     found.map_or(Val::NONE, |found| context.some(Val::String(found)))
@@ -152,7 +152,7 @@ fn replace<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     context.string(&out)
 }
 
-/// Puts a replacement together: `\0` to `\9` are groups, `\\` is a backslash.
+/// Expands a replacement: `\0` to `\9` are groups, `\\` is a backslash.
 fn expand<'t>(
     out: &mut std::string::String,
     template: &str,

@@ -4,16 +4,16 @@
 
 use crate::{ops, val::Val};
 
-/// What looking at one character of a text costs.
+/// The cost of visiting one character of a string.
 pub const STRING_TRAVERSAL: f64 = 0.1;
-/// What one character of a regular expression costs.
+/// The cost of one character of a regular expression.
 pub const REGEX_LENGTH: f64 = 0.25;
-/// What making a list costs.
+/// The cost of creating a list.
 pub const LIST_BASE: u64 = 10;
-/// What a call costs by itself.
+/// The base cost of a call.
 pub const CALL: u64 = 1;
 
-/// The size of a value: code points, bytes, elements, entries; 1 for what has no size.
+/// The size of a value: code points, bytes, elements, entries; 1 if it has no size.
 pub fn size(value: &Val<'_>) -> u64 {
     match value {
         Val::String(s) => ops::characters(s) as u64,
@@ -29,14 +29,14 @@ pub fn scaled(size: u64, factor: f64) -> u64 {
     (size as f64 * factor).ceil() as u64
 }
 
-/// What looking at all of a value costs.
+/// The cost of traversing a value.
 pub fn traversal(value: &Val<'_>) -> u64 {
     let mut steps = MOST_STEPS;
     let sum = traversal_within(value, &mut steps);
     if steps == 0 { u64::MAX / 2 } else { sum }
 }
 
-/// Parts that occur several times are walked over each time, so there is an end; it is far above all limits of cost.
+/// Bounds the traversal of values with shared parts, which are visited each time; far above all cost limits.
 const MOST_STEPS: u64 = 1 << 21;
 
 fn traversal_within(value: &Val<'_>, steps: &mut u64) -> u64 {

@@ -65,7 +65,7 @@ pub(super) fn declare(library: &mut Library, behaviour: &Behaviour) {
         implementation: |context, args| ops::size(context, args[0]),
     });
 
-    /// A test of two texts that checks its arguments itself.
+    /// A comparison of two strings that checks its argument types itself.
     macro_rules! text_test {
         ($name:literal, $id:literal, $test:expr) => {
             library
@@ -103,7 +103,7 @@ fn text_test<'a>(args: &[Val<'a>], test: fn(&str, &str) -> bool) -> Val<'a> {
     }
 }
 
-/// `matches` with a pattern that is known only now; the planner compiles constant ones.
+/// `matches` with a pattern that is only known at run time; the planner compiles constant ones.
 fn matches<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [Val::String(text), Val::String(pattern)] = args else {
         return NO_SUCH_OVERLOAD;

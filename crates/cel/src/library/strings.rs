@@ -20,7 +20,7 @@ use crate::{
 
 use Type::{Int, String};
 
-/// Replacements of up to this size are made without counting the places first.
+/// Smaller replacements are made without counting the matches first.
 const MOST_REPLACED: usize = 1 << 16;
 
 /// Declares the functions of a version.
@@ -195,7 +195,7 @@ fn index_of<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         return out_of_range(context, offset);
     }
     let Some(from) = byte_offset(text, offset) else {
-        // Beyond the end nothing is found, except that the empty text is found at the end.
+        // Past the end nothing is found, except that the empty string is found at the end.
         return Val::Int(if part.is_empty() { characters(text) as i64 } else { -1 });
     };
     Val::Int(
@@ -251,7 +251,7 @@ fn replace<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     } else {
         text.len() / old.len()
     });
-    // Exact only where each place is a match, but a text that is cut by this has been made to grow.
+    // Exact only if the matches fill the string, but a string that exceeds the limit was made to grow.
     if new.len() > old.len() && found.saturating_mul(new.len()) > MOST_REPLACED {
         let found = found.min(text.matches(old).count());
         if !context.spend(found.saturating_mul(new.len())) {

@@ -1,5 +1,5 @@
-//! Functions and operators against answers of cel-go: `fixtures/cel/library-<profile>.jsonl`, one call per line, values in
-//! the notation of [`print`](crate::print).
+//! Functions and operators against results of cel-go: `fixtures/cel/library-<profile>.jsonl`, one call per line, values
+//! in the notation of [`print`](crate::print).
 
 use serde_json::Value as Json;
 
@@ -58,7 +58,7 @@ fn check(name: &str) {
     );
 }
 
-/// Calls a function as the evaluator does where all types are known only at run time.
+/// Calls a function as the evaluator does if types are only known at run time.
 fn call<'a>(context: &Context<'a>, name: &str, args: &[Val<'a>]) -> Val<'a> {
     match (name, args) {
         ("_+_", [a, b]) => ops::add(context, *a, *b),
@@ -99,7 +99,7 @@ fn call_function<'a>(context: &Context<'a>, name: &str, args: &[Val<'a>]) -> Val
     }
 }
 
-/// Reads a value in notation.
+/// Parses a value in that notation.
 fn parse<'a>(context: &Context<'a>, text: &str) -> Val<'a> {
     let mut rest = text;
     let value = parse_value(context, &mut rest);

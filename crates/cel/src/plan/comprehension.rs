@@ -1,4 +1,4 @@
-//! Planning of comprehensions: `cel.bind`, the standard macros that have loops of their own, and the general fold.
+//! Planning of comprehensions: `cel.bind`, the standard macros with dedicated loops, and the general fold.
 
 use super::{Local, Planned, Planner, ProgramError};
 use crate::{
@@ -58,7 +58,7 @@ impl Planner<'_> {
         }))))
     }
 
-    /// Whether a step only adds to the map that the accumulator is, perhaps under a condition.
+    /// Whether a step only adds to the accumulated map, possibly under a condition.
     fn insertion(&self, step: NodeId, accumulator: Slot, filter: Option<NodeId>) -> Option<Insertion> {
         let is_accumulator = |attribute: &Attribute| {
             attribute.qualifiers.is_empty() && matches!(attribute.root, Root::LazySlot(slot, _) if slot == accumulator)
@@ -94,7 +94,7 @@ impl Planner<'_> {
         empty && *ast.expr(comprehension.loop_condition) == Expr::Literal(Literal::Bool(false))
     }
 
-    /// The fold of a standard macro; the costs of its fixed parts are known to the evaluator.
+    /// The fold of a standard macro; the evaluator knows the costs of its fixed parts.
     fn plan_known_fold(&mut self, comprehension: &Comprehension) -> Result<Option<FoldKind>, ProgramError> {
         let checked = self.checked;
         let ast = &checked.ast;

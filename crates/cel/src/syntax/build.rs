@@ -1,7 +1,7 @@
-//! Builds the tree: the arena, where each node stands, and cel-go's names of operators.
+//! Builds the tree: the arena, the location of each node, and cel-go's operator names.
 //!
-//! Upstream counterpart: cel-go `parser/helper.go` and `common/operators`. Both the fast parser and the error-recovering
-//! one build through here, so that macros are expanded by the same code.
+//! Upstream counterpart: cel-go `parser/helper.go` and `common/operators`. Both the fast parser and the
+//! error-recovering one use this builder, so that the same code expands macros.
 
 use std::sync::{Arc, LazyLock};
 
@@ -76,7 +76,7 @@ const OP_NAMES: [&str; 30] = [
     "__orValueCompat__",
 ];
 
-/// Shared texts, so that a node costs a counter and no copy.
+/// Shared strings, so that a node costs a counter and no copy.
 struct Shared {
     ops: [Name; 30],
     hidden: Name,
@@ -106,7 +106,7 @@ pub(super) fn sort_variable() -> Name {
     SHARED.sort_input.clone()
 }
 
-/// Words that grammar takes for names but that cannot be variables.
+/// Words that the grammar accepts as names but that cannot be variables.
 pub(super) fn is_reserved(name: &str) -> bool {
     matches!(
         name,
@@ -133,10 +133,10 @@ pub(super) fn is_reserved(name: &str) -> bool {
     )
 }
 
-/// The offset of a node whose place cel-go does not know.
+/// The offset of a node whose location cel-go does not know.
 pub(super) const NO_OFFSET: i32 = i32::MIN;
 
-/// An id that cel-go has given out for a node that is made later.
+/// An id that cel-go has assigned to a node that is created later.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reserved {
     id: u64,
@@ -148,9 +148,9 @@ pub(super) struct Builder<'o> {
     pub(super) options: &'o ParseOptions,
     exprs: Vec<Expr>,
     offsets: Vec<i32>,
-    /// Nodes that stand for something unreadable; only the error-recovering parser makes them.
+    /// Nodes in place of unreadable text; only the error-recovering parser creates them.
     unspecified: Vec<ExprId>,
-    /// The next id that cel-go would give out: entries and calls that became macros have ids, too.
+    /// The next id that cel-go would assign: entries and calls that became macros also have ids.
     next_id: u64,
 }
 
@@ -165,7 +165,7 @@ impl<'o> Builder<'o> {
         }
     }
 
-    /// How many ids cel-go would have given out.
+    /// The number of ids that cel-go would have assigned.
     pub(super) fn count(&self) -> u64 {
         self.next_id - 1
     }
@@ -178,7 +178,7 @@ impl<'o> Builder<'o> {
         self.offsets[id.index()]
     }
 
-    /// Gives out an id for a node at `offset`.
+    /// Assigns an id to a node at `offset`.
     pub(super) fn reserve(&mut self, offset: i32) -> Reserved {
         let id = self.next_id;
         self.next_id += 1;
@@ -200,7 +200,7 @@ impl<'o> Builder<'o> {
         }
     }
 
-    /// Makes the node for which an id was reserved.
+    /// Creates the node for which an id was reserved.
     pub(super) fn place(&mut self, reserved: Reserved, expr: Expr) -> ExprId {
         let id = ExprId(self.exprs.len() as u32);
         self.exprs.push(expr);
@@ -214,7 +214,7 @@ impl<'o> Builder<'o> {
         self.place(reserved, expr)
     }
 
-    /// Makes a node that stands for something unreadable.
+    /// Adds a node in place of unreadable text.
     pub(super) fn add_unspecified(&mut self, offset: i32) -> ExprId {
         let id = self.add(offset, Expr::Map(Vec::new()));
         self.unspecified.push(id);
@@ -290,7 +290,7 @@ impl<'o> Builder<'o> {
         self.add(offset, Expr::Comprehension(Box::new(fold)))
     }
 
-    /// Joins the operands of a chain of `&&` or `||`, `ops` having one element less than `terms`.
+    /// Joins the operands of a chain of `&&` or `||`; `ops` has one element fewer than `terms`.
     pub(super) fn logic(&mut self, op: Op, terms: &[ExprId], ops: &[Reserved]) -> ExprId {
         if self.options.variadic_logic && terms.len() > 1 {
             return self.place_call(ops[0], op, terms.to_vec());
@@ -307,8 +307,8 @@ impl<'o> Builder<'o> {
         }
     }
 
-    /// Copies a subtree; its nodes keep their places, except that entries get the place of the macro, as in cel-go.
-    /// `None` if the tree would grow beyond the limit.
+    /// Copies a subtree; its nodes keep their locations, except that entries get the location of the macro, as in
+    /// cel-go. `None` if the tree would exceed the limit.
     pub(super) fn copy(&mut self, macro_offset: i32, id: ExprId) -> Option<ExprId> {
         if self.count() > 2 * self.options.node_limit as u64 {
             return None;
@@ -392,7 +392,7 @@ impl<'o> Builder<'o> {
         ids.iter().map(|id| self.copy(macro_offset, *id)).collect()
     }
 
-    /// Forgets the nodes from `first` on: they turned out to be the parts of a message's name.
+    /// Drops the nodes from `first` on: they turned out to be the parts of a message's name.
     pub(super) fn truncate(&mut self, first: ExprId) {
         self.next_id -= (self.exprs.len() - first.index()) as u64;
         self.exprs.truncate(first.index());

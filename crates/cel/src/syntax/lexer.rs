@@ -1,7 +1,7 @@
 //! Splits an expression into tokens.
 //!
-//! Upstream counterpart: the lexer that ANTLR makes from cel-go `parser/gen/CEL.g4`. It takes the longest match; where
-//! two rules match the same text the earlier one wins (`in`, `true`, `false`, `null` before identifiers). Where nothing
+//! Upstream counterpart: the lexer that ANTLR generates from cel-go `parser/gen/CEL.g4`. It takes the longest match; if
+//! two rules match the same text the earlier one wins (`in`, `true`, `false`, `null` before identifiers). If nothing
 //! matches, the error covers everything up to and including the character at which the last rule gave up.
 
 /// A kind of token. The numbers are those of cel-go's grammar, in whose order error messages list them.
@@ -48,12 +48,12 @@ pub(super) enum Tok {
     EscIdent,
 }
 
-/// What stands at a position.
+/// The scan result at a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scan {
-    /// A token and where it ends.
+    /// A token and its end.
     Token(Tok, usize),
-    /// No token: where the character starts that no rule accepts (the end of the text if it ran out).
+    /// No token: the start of the character that no rule accepts (the end of the text if it ran out).
     Error(usize),
 }
 
@@ -128,8 +128,8 @@ fn word(text: &[u8], pos: usize) -> Scan {
     let end = end_of(text, pos, |b| b.is_ascii_alphanumeric() || b == b'_');
     let word = &text[pos..end];
     if let Some(b'\'' | b'"') = text.get(end) {
-        // A prefix of letters makes the quote that follows a raw string or bytes; if that has no end, the prefix is a
-        // name and the quote starts anew.
+        // A prefix of letters makes the quote that follows a raw string or bytes; if that is not terminated, the prefix
+        // is a name and the quote starts anew.
         let literal = match word {
             b"r" | b"R" => Some((Tok::String, true)),
             b"b" | b"B" => Some((Tok::Bytes, false)),
@@ -152,11 +152,11 @@ fn word(text: &[u8], pos: usize) -> Scan {
     Scan::Token(tok, end)
 }
 
-/// The end of the quoted text that starts at `pos`, or where it goes wrong.
+/// The end of the quoted text that starts at `pos`; the error is the position of the offending character.
 fn quoted(text: &[u8], pos: usize, raw: bool) -> Result<usize, usize> {
     let quote = text[pos];
     if text.get(pos + 1) == Some(&quote) {
-        // An empty string, unless a third quote starts a long one that has an end.
+        // An empty string, unless a third quote starts a terminated long one.
         let long = (text.get(pos + 2) == Some(&quote))
             .then(|| long_quoted(text, pos + 3, quote, raw))
             .flatten();
@@ -227,7 +227,7 @@ fn unsigned(text: &[u8], end: usize) -> Scan {
     }
 }
 
-/// The end of the fraction and exponent that may stand at `pos`; `pos` itself if there is neither.
+/// The end of the fraction and exponent at `pos`; `pos` itself if there is neither.
 fn fraction(text: &[u8], pos: usize) -> usize {
     let digit = |at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
     let mut end = pos;

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-/// The value of an integer token with its sign, `None` if it does not fit.
+/// The value of an integer token with its sign; `None` if it does not fit.
 pub(super) fn int(token: &str, negative: bool) -> Option<i64> {
     let (digits, radix) = match token.strip_prefix("0x") {
         Some(hex) => (hex, 16),
@@ -56,7 +56,7 @@ pub(super) fn bytes(token: &str) -> Result<Vec<u8>, &'static str> {
 
 const UNABLE: &str = "unable to unescape string";
 
-/// What stands between the quotes, and whether the token is raw.
+/// The text between the quotes, and whether the token is raw.
 fn content(token: &str) -> Result<(&str, bool), &'static str> {
     let (quoted, raw) = match token.strip_prefix(['r', 'R']) {
         Some(rest) => (rest, true),

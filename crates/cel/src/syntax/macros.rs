@@ -1,8 +1,8 @@
 //! Macros: calls that are rewritten while parsing.
 //!
 //! Upstream counterpart: cel-go `parser/macro.go`, `cel/library.go` (optionals), `ext/{bindings,comprehensions,lists,
-//! math,protos}.go`, Kyverno's `orValueCompatMacro`, and the test macros of cel-spec's
-//! `block_ext`. Every node that a macro makes stands at the call's parenthesis.
+//! math,protos}.go`, Kyverno's `orValueCompatMacro`, and the test macros of cel-spec's `block_ext`. Every node that a
+//! macro creates is located at the call's parenthesis.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) struct Call<'a> {
     pub(super) args: &'a [ExprId],
 }
 
-/// Why a macro cannot be expanded: the place of the culprit and cel-go's words.
+/// A macro expansion error: the offending location and cel-go's message.
 #[derive(Debug)]
 pub(super) struct MacroError {
     pub(super) offset: i32,
@@ -121,7 +121,7 @@ fn find(b: &Builder<'_>, call: &Call<'_>) -> Option<Macro> {
 
 struct Expander<'a, 'o> {
     b: &'a mut Builder<'o>,
-    /// Where the call's parenthesis stands.
+    /// The location of the call's parenthesis.
     at: i32,
     target: Option<ExprId>,
     args: &'a [ExprId],
@@ -303,7 +303,7 @@ impl Expander<'_, '_> {
         )
     }
 
-    /// A fold that adds to the accumulator, where there is a filter only if that holds.
+    /// A fold that adds to the accumulator, under the condition of the filter if there is one.
     fn collect(
         &mut self,
         iter_range: ExprId,
@@ -409,7 +409,7 @@ impl Expander<'_, '_> {
         Ok(self.let_in(name, self.args[1], step, self.args[2]))
     }
 
-    /// The slots of a block are local variables, each evaluated when it is first read; one may read those before it.
+    /// The slots of a block are local variables, each evaluated on first use; one may read those before it.
     fn block(&mut self) -> Expanded {
         let Expr::List { elements, optional } = self.b.expr(self.args[0]) else {
             return self.error(self.args[0], "cel.block() slots must be a list literal");
@@ -550,7 +550,7 @@ impl Expander<'_, '_> {
         Ok(self.b.add(self.at, select))
     }
 
-    /// The dotted name that a chain of selections spells; a single name is none.
+    /// The dotted name that a chain of selections forms; `None` for a single name.
     fn qualified_name(&self, id: ExprId) -> Option<String> {
         let mut parts = Vec::new();
         let mut id = id;

@@ -1,11 +1,10 @@
-//! What a parser accepts: macros, syntax switches and limits, as data.
+//! Parser options: macros, syntax switches and limits, as data.
 //!
-//! Upstream counterpart: cel-go `parser/options.go`. Differences between the cel-go releases are fields here:
-//! 0.26.0 (Kubernetes 1.34 to 1.36) has no backtick identifiers unless an environment asks for them; 0.30.0
-//! (Kyverno 1.19) limits the number of nodes that macros may produce. The texts are the same in 0.26.0, 0.29.2 and
-//! 0.30.0.
+//! Upstream counterpart: cel-go `parser/options.go`. Differences between the cel-go releases are fields here: 0.26.0
+//! (Kubernetes 1.34 to 1.36) has no backtick identifiers unless an environment enables them; 0.30.0 (Kyverno 1.19)
+//! limits the number of nodes that macros may produce. The messages are the same in 0.26.0, 0.29.2 and 0.30.0.
 
-/// Which macros an environment has. A macro that is off leaves a plain call.
+/// The macros of an environment. A disabled macro is a plain call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Macros {
     /// `has`, `all`, `exists`, `exists_one`, `map`, `filter`.
@@ -21,7 +20,8 @@ pub struct Macros {
     pub two_variable: bool,
     /// `cel.bind`.
     pub bind: bool,
-    /// `cel.block`, `cel.index`, `cel.iterVar` and `cel.accuVar`, with which cel-spec's tests write what an optimiser makes.
+    /// `cel.block`, `cel.index`, `cel.iterVar` and `cel.accuVar`, with which cel-spec's tests write the output of an
+    /// optimiser.
     pub block: bool,
     /// `sortBy`.
     pub sort_by: bool,
@@ -66,10 +66,8 @@ impl Macros {
     };
 }
 
-/// How an expression is parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseOptions {
-    /// The macros.
     pub macros: Macros,
     /// Whether `.?f`, `[?i]` and optional entries are allowed.
     pub optional_syntax: bool,
@@ -85,9 +83,9 @@ pub struct ParseOptions {
     pub recursion_limit: usize,
     /// How many syntax errors are reported before the parser gives up.
     pub error_limit: usize,
-    /// How often the parser tries to go on after an error.
+    /// How often the parser tries to recover from an error.
     pub recovery_limit: usize,
-    /// How many tokens one such attempt may skip.
+    /// How many tokens one recovery may skip.
     pub recovery_lookahead_limit: usize,
     /// How many nodes an expression may have when a macro is expanded.
     ///

@@ -1,9 +1,9 @@
-//! The fast parser: recursive descent over text that is free of errors.
+//! The fast parser: recursive descent over valid text.
 //!
-//! Upstream counterpart: the grammar `parser/gen/CEL.g4` and the visitors of `parser/parser.go` of cel-go. It answers
-//! `None` as soon as anything is wrong or unusual (a syntax error, a reserved word, a macro's complaint, nesting near
-//! the limit); [`super::recover`] then decides and finds the words. So this parser need not know any message, but must
-//! never accept what cel-go rejects.
+//! Upstream counterpart: the grammar `parser/gen/CEL.g4` and the visitors of `parser/parser.go` of cel-go. It returns
+//! `None` for anything wrong or unusual (a syntax error, a reserved word, a macro error, nesting near the limit);
+//! [`super::recover`] then decides and finds the message. So this parser need not know any message, but must never
+//! accept what cel-go rejects.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::ast::{Ast, Expr, ExprId, Literal, MapEntry, Name, StructField};
 /// allows 250.
 const MAX_NESTING: u32 = 80;
 
-/// A node and how many recursions cel-go's visitor needs for it.
+/// A node and the number of recursions of cel-go's visitor.
 type Node = (ExprId, u32);
 
-/// Parses `text` if it is free of errors.
+/// Parses `text`; `None` if there is anything wrong or unusual.
 pub(super) fn parse(text: &str, options: &ParseOptions) -> Option<Ast> {
     let mut parser = Parser {
         text,
@@ -103,7 +103,7 @@ impl<'a> Parser<'a, '_> {
         self.offsets.at(self.start)
     }
 
-    /// Steps over a token of this kind, if it is there.
+    /// Consumes a token of this kind, if it is next.
     fn eat(&mut self, tok: Tok) -> Option<bool> {
         if self.tok != tok {
             return Some(false);
@@ -287,7 +287,7 @@ impl<'a> Parser<'a, '_> {
         self.members((literal, 0), None)
     }
 
-    /// A name, a call of a global function, or a message; what follows a plain name may make it a message's.
+    /// A name, a call of a global function, or a message; the tokens after a plain name may make it a message's name.
     fn name(&mut self) -> Option<Node> {
         let start = self.start;
         self.eat(Tok::Dot)?;
@@ -312,7 +312,7 @@ impl<'a> Parser<'a, '_> {
         self.members((ident, 0), Some(ident))
     }
 
-    /// Selections, indices and methods. `pure` is the first node of a chain that is nothing but names so far.
+    /// Selections, indices and methods. `pure` is the first node of a chain that has only names so far.
     fn members(&mut self, first: Node, pure: Option<ExprId>) -> Option<Node> {
         let (mut operand, mut height) = first;
         let mut pure = pure;

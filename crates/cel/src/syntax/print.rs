@@ -1,4 +1,4 @@
-//! A compact text of a tree, for tests and debugging.
+//! A compact notation for trees, for tests and debugging.
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ pub fn print(ast: &Ast) -> String {
     printer.out
 }
 
-/// The same with the code-point offset of every node and entry, as `@N` behind it.
+/// Like [`print`], with the code-point offset of every node and entry as `@N` after it.
 pub fn print_with_offsets(ast: &Ast) -> String {
     let mut printer = Printer {
         ast,

@@ -1,9 +1,9 @@
 //! Parses text with errors as cel-go does, to find its messages.
 //!
 //! Upstream counterpart: the parser that ANTLR 4.13 generates from cel-go's `CEL.g4`, its runtime antlr4-go 4.13.1, and
-//! the visitors of cel-go `parser/parser.go`. The grammar is data ([`grammar`]); [`atn`] makes a network and a program
-//! of it, [`machine`] runs the program with ANTLR's error recovery, [`predict`] chooses alternatives, [`visit`] makes the
-//! tree of the parse tree and finds what only shows there (reserved words, macros, literals).
+//! the visitors of cel-go `parser/parser.go`. The grammar is data ([`grammar`]); [`atn`] builds a network and a program
+//! from it, [`machine`] runs the program with ANTLR's error recovery, [`predict`] chooses alternatives, [`visit`]
+//! converts the parse tree to the tree and finds the remaining errors (reserved words, macros, literals).
 
 mod atn;
 mod grammar;
@@ -18,7 +18,7 @@ use self::{machine::Machine, tokens::Tokens};
 use super::options::ParseOptions;
 use crate::{ast::Ast, issue::Issues};
 
-/// Parses `text`, whether it is right or wrong.
+/// Parses `text`, valid or not.
 pub(super) fn parse(text: &str, options: &ParseOptions) -> Result<Ast, Issues> {
     let tokens = match Tokens::new(text, options) {
         Ok(tokens) => tokens,

@@ -1,4 +1,4 @@
-//! The fast parser and the recovering one answer alike, and neither ever panics.
+//! The fast parser and the recovering one agree, and neither ever panics.
 
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -29,7 +29,8 @@ fn options() -> ParseOptions {
     })
 }
 
-/// What the fast parser accepts, the recovering one reads as the same tree; what that accepts is at most unusual.
+/// The recovering parser reads the text that the fast parser accepts as the same tree; text that only the former
+/// accepts is merely unusual.
 fn agree(text: &str, options: &ParseOptions) {
     let recovered = recover::parse(text, options);
     if let Some(fast) = parser::parse(text, options) {
@@ -40,7 +41,7 @@ fn agree(text: &str, options: &ParseOptions) {
     }
 }
 
-/// A change to an expression: what to do, where (as a fraction), and with what.
+/// A change to an expression: the kind, the position (as a fraction), and the new text.
 #[derive(Debug, Clone)]
 enum Change {
     Delete(prop::sample::Index),

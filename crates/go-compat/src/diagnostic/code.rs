@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 
 use super::Severity;
 
-/// What a code is about: the digit after `KT`.
+/// The subject of a code: the digit after `KT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
     /// `KT0`: files, command line, configuration.
@@ -19,9 +19,9 @@ pub enum Group {
     Result,
     /// `KT4`: conversions, repairs and proofs.
     Conversion,
-    /// `KT5`: what no test exercises, and tests that are written.
+    /// `KT5`: coverage, and generated tests.
     Coverage,
-    /// `KT6`: native policies, and what the API server says of them.
+    /// `KT6`: native policies, and the API server's findings about them.
     Native,
 }
 
@@ -37,7 +37,7 @@ impl Group {
         Self::Native,
     ];
 
-    /// The word that a user sees.
+    /// The word shown to users.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Input => "input",
@@ -53,7 +53,7 @@ impl Group {
 
 macro_rules! codes {
     ($($name:ident = $id:literal, $group:ident, $severity:ident, $title:literal;)*) => {
-        /// A public diagnostic code. The texts are in the table of this module and in `src/diagnostic/codes/`.
+        /// A public diagnostic code. Titles are in the table of this module, explanations in `src/diagnostic/codes/`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Code {
@@ -69,12 +69,11 @@ macro_rules! codes {
                 match self { $(Self::$name => $id,)* }
             }
 
-            /// What the code is about.
             pub const fn group(self) -> Group {
                 match self { $(Self::$name => Group::$group,)* }
             }
 
-            /// How serious it is by default.
+            /// The default severity.
             pub const fn severity(self) -> Severity {
                 match self { $(Self::$name => Severity::$severity,)* }
             }
@@ -192,7 +191,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// The text is not a code of the registry.
+/// The string is not a registered code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown diagnostic code `{0}`")]
 pub struct UnknownCode(String);
@@ -200,7 +199,7 @@ pub struct UnknownCode(String);
 impl FromStr for Code {
     type Err = UnknownCode;
 
-    /// Reads a code, in upper or lower case.
+    /// Parses a code, in upper or lower case.
     fn from_str(text: &str) -> Result<Self, UnknownCode> {
         Self::ALL
             .iter()
@@ -216,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// What is wrong between a list of codes and the names of explanation files.
+    /// Compares the list of codes with the names of the explanation files.
     fn mismatches(codes: &BTreeSet<String>, files: &BTreeSet<String>) -> Vec<String> {
         let missing = codes.difference(files).map(|c| format!("{c} has no explanation"));
         let orphans = files.difference(codes).map(|f| format!("explanation {f} has no code"));

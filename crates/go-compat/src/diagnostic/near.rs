@@ -1,14 +1,14 @@
-//! What a user may have meant: the known names that are nearest to an unknown one.
+//! Suggestions for mistyped names: the known names nearest to an unknown one.
 
-/// Names longer than this are not compared: they are hardly mistyped names, and the comparison is quadratic in the length.
+/// Longer names are not compared: they are hardly typing errors, and the comparison is quadratic in the length.
 const LONGEST: usize = 64;
 
-/// The most names that are worth showing.
+/// The maximum number of suggestions.
 const SHOWN: usize = 3;
 
-/// The candidates nearest to `name`, best first, at most three; none if nothing is near.
+/// Returns the candidates nearest to `name`, best first, at most three; empty if none is near.
 ///
-/// Near means: at most a third of the characters differ (at least one may), case aside.
+/// A candidate is near if at most a third of the characters differ (at least one may), ignoring case.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let name: Vec<char> = name.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
     if name.is_empty() || name.len() > LONGEST {
@@ -32,7 +32,7 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     near.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// Edits from one word to the other: insertions, deletions, replacements, and swaps of neighbours.
+/// Edit distance: insertions, deletions, replacements, and swaps of neighbours.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();

@@ -1,7 +1,7 @@
-//! Diagnostics as text: an excerpt with carets, or one line.
+//! Renders diagnostics as text: an excerpt with carets, or one line.
 //!
-//! The excerpt is drawn by `annotate-snippets`; this module decides which lines it sees. Only the lines between the
-//! first and the last marked one are handed over, so that the work depends on the excerpt and not on the file.
+//! `annotate-snippets` draws the excerpt; this module decides which lines it sees. It passes only the lines between the
+//! first and the last marked one, so that the work depends on the excerpt and not on the file.
 
 use std::{borrow::Cow, fmt::Write as _, ops::Range};
 
@@ -9,14 +9,15 @@ use annotate_snippets::{Annotation, AnnotationKind, Element, Group, Level, Origi
 
 use super::{Diagnostic, FileId, Severity, Sources, Span};
 
-/// The most bytes of a source that are drawn as one excerpt. Beyond it each mark gets a small excerpt of its own.
+/// The largest part of a source, in bytes, that is drawn as one excerpt. Beyond it each mark gets its own small
+/// excerpt.
 const LARGEST_EXCERPT: usize = 64 * 1024;
 
-/// How many bytes after the begin of a mark such a small excerpt has at most.
+/// How many bytes after the start of a mark a small excerpt extends at most.
 const MARGIN: usize = 512;
 
-/// The diagnostic with an excerpt of each source that it refers to; ends with a newline. With `color` the text carries
-/// ANSI escapes.
+/// Renders the diagnostic with an excerpt of each source that it refers to; ends with a newline. With `color` the text
+/// contains ANSI escapes.
 pub fn full(diagnostic: &Diagnostic, sources: &Sources, color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
     let title = level(diagnostic.severity)
@@ -34,7 +35,7 @@ pub fn full(diagnostic: &Diagnostic, sources: &Sources, color: bool) -> String {
     text
 }
 
-/// The diagnostic in one line, `file:line:column: severity[KT001]: message`, without a newline at the end.
+/// Renders the diagnostic as one line, `file:line:column: severity[KT001]: message`, without a newline at the end.
 pub fn concise(diagnostic: &Diagnostic, sources: &Sources) -> String {
     let mut line = String::new();
     if let Some(span) = diagnostic.primary
@@ -57,7 +58,7 @@ pub fn concise(diagnostic: &Diagnostic, sources: &Sources) -> String {
     line
 }
 
-/// A text without line breaks and other characters that change how the rest of the line looks.
+/// Replaces line breaks and other characters that change how the rest of the line looks.
 fn one_line(text: &str) -> Cow<'_, str> {
     if !text.contains(misleading) {
         return Cow::Borrowed(text);
@@ -74,7 +75,7 @@ fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// Control characters, line separators and the marks that turn the direction of writing.
+/// Control characters, line separators and the marks that change the direction of writing.
 pub fn misleading(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -87,7 +88,7 @@ fn level(severity: Severity) -> Level<'static> {
     }
 }
 
-/// A part of a source with the text beside it.
+/// A part of a source and the text beside it.
 struct Mark<'a> {
     span: Span,
     primary: bool,
@@ -95,7 +96,7 @@ struct Mark<'a> {
 }
 
 impl<'a> Mark<'a> {
-    /// The mark on the bytes `range` of a source of which the part from byte `from` on is drawn.
+    /// Annotates the bytes `range` of a source of which the part from byte `from` on is drawn.
     fn annotation(&self, range: Range<usize>, from: usize) -> Annotation<'a> {
         let kind = if self.primary {
             AnnotationKind::Primary
@@ -108,7 +109,7 @@ impl<'a> Mark<'a> {
     }
 }
 
-/// The marks of each source, that of the primary place first, then in the order of the labels.
+/// The marks of each source: that of the primary location first, then those of the labels in order.
 fn by_file(diagnostic: &Diagnostic) -> Vec<(FileId, Vec<Mark<'_>>)> {
     let mut marks = Vec::new();
     if let Some(span) = diagnostic.primary
@@ -170,8 +171,8 @@ fn excerpts<'a>(sources: &'a Sources, file: FileId, marks: &[Mark<'a>]) -> Optio
     )])
 }
 
-/// The line on which a mark starts, up to a little after it. What stands before it must stay: the drawing library counts
-/// the column from there.
+/// The line on which a mark starts, up to a little after it. The text before the mark must stay: the drawing library
+/// counts the column from there.
 fn small_excerpt<'a>(sources: &'a Sources, name: &'a str, mark: &Mark<'a>, range: Range<usize>) -> Option<Element<'a>> {
     let (line, from, shown) = sources.lines(mark.span.file, range.start, range.start)?;
     let end = shown.floor_char_boundary(range.start.saturating_sub(from).saturating_add(MARGIN));
@@ -186,7 +187,7 @@ fn small_excerpt<'a>(sources: &'a Sources, name: &'a str, mark: &Mark<'a>, range
     ))
 }
 
-/// The bytes of a span that the text really has, on character boundaries.
+/// Clips a span to the text, on character boundaries.
 fn inside(span: Span, text: &str) -> Range<usize> {
     let start = text.floor_char_boundary(span.start as usize);
     let end = text.ceil_char_boundary(span.end as usize);

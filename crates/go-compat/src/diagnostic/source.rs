@@ -1,23 +1,20 @@
-//! The texts that diagnostics refer to, and places in them.
+//! The source texts that diagnostics refer to, and positions in them.
 //!
-//! A line ends at `\n` (so `\r\n` works too), a column counts characters, both start at 1. A byte order mark at the
-//! beginning of a file is no column. Places that are outside the text are moved to its end: a wrong span gives an odd
-//! picture, never a panic.
+//! A line ends at `\n` (so `\r\n` works as well), a column counts characters, both start at 1. A byte order mark at the
+//! beginning of a file does not count as a column. Offsets outside the text are moved to its end: a wrong span gives an
+//! odd picture, never a panic.
 
 use std::sync::{Arc, OnceLock};
 
-/// A source in a [`Sources`].
+/// Identifies a source within a [`Sources`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(u32);
 
 /// A range of bytes in a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
-    /// The source.
     pub file: FileId,
-    /// The first byte.
     pub start: u32,
-    /// The byte after the last one.
     pub end: u32,
 }
 
@@ -27,18 +24,17 @@ impl Span {
         Self { file, start, end }
     }
 
-    /// A place between two bytes.
+    /// An empty range between two bytes.
     pub const fn point(file: FileId, at: u32) -> Self {
         Self::new(file, at, at)
     }
 }
 
-/// A place as people count: both numbers start at 1.
+/// A line and a column, both counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The line.
     pub line: usize,
-    /// The column, in characters.
+    /// In characters.
     pub column: usize,
 }
 
@@ -46,26 +42,25 @@ pub struct Position {
 struct Source {
     name: Arc<str>,
     text: Arc<str>,
-    /// The byte at which each line starts, counted when first needed.
+    /// The byte at which each line starts, computed on first use.
     lines: OnceLock<Vec<usize>>,
 }
 
-/// The texts of one run, each with its name.
+/// The source texts of one run, each with its name.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
     all: Vec<Source>,
 }
 
 impl Sources {
-    /// No texts.
     pub const fn new() -> Self {
         Self { all: Vec::new() }
     }
 
-    /// Takes a text in and says how spans refer to it. The name is the path as the user gave it.
+    /// Adds a source and returns the identifier that spans use. The name is the path as the user gave it.
     ///
     /// # Panics
-    /// On more than four thousand million texts.
+    /// If there are more than 2³² sources.
     pub fn add(&mut self, name: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> FileId {
         let id = FileId(u32::try_from(self.all.len()).expect("fewer than 2^32 sources"));
         self.all.push(Source {
@@ -76,17 +71,17 @@ impl Sources {
         id
     }
 
-    /// Every text, in the order in which they came.
+    /// Every source, in insertion order.
     pub fn files(&self) -> impl Iterator<Item = FileId> + use<> {
         (0..self.all.len() as u32).map(FileId)
     }
 
-    /// The name of a text; `None` if the id belongs to another store.
+    /// The name of a source; `None` if the id belongs to another store.
     pub fn name(&self, file: FileId) -> Option<&str> {
         self.source(file).map(|source| &*source.name)
     }
 
-    /// A text; `None` if the id belongs to another store.
+    /// The text of a source; `None` if the id belongs to another store.
     pub fn text(&self, file: FileId) -> Option<&Arc<str>> {
         self.source(file).map(|source| &source.text)
     }
@@ -105,7 +100,8 @@ impl Sources {
         self.all.get(file.0 as usize)
     }
 
-    /// The whole lines that a range touches: the number of the first one (from 1), the byte at which it starts, their text.
+    /// The whole lines that a range touches: the number of the first one (from 1), the byte at which it starts, and
+    /// their text.
     pub(super) fn lines(&self, file: FileId, start: usize, end: usize) -> Option<(usize, usize, &str)> {
         let source = self.source(file)?;
         let first = source.line_of(start);
@@ -129,12 +125,12 @@ impl Source {
         })
     }
 
-    /// The line (from 0) that a byte is on.
+    /// The line (from 0) that contains a byte.
     fn line_of(&self, byte: usize) -> usize {
         self.starts().partition_point(|start| *start <= byte).saturating_sub(1)
     }
 
-    /// Where a line (from 0) starts, after a byte order mark.
+    /// The first byte of a line (from 0), after a byte order mark.
     fn visible_start(&self, line: usize) -> usize {
         match self.starts().get(line) {
             Some(0) | None if self.text.starts_with('\u{feff}') => '\u{feff}'.len_utf8(),

@@ -1,13 +1,13 @@
-//! The YAML reader's refusals as diagnostics.
+//! YAML reader errors as diagnostics.
 
 use super::{Code, Diagnostic, FileId, Span};
-use crate::yaml::{Error, ErrorKind, NOT_UTF8};
+use crate::yaml::{Error, ErrorKind};
 
 impl Diagnostic {
-    /// What the YAML reader refused in a file.
+    /// Converts an error of the YAML reader about a file.
     pub fn from_yaml(file: FileId, error: &Error) -> Self {
         let code = match error.kind() {
-            ErrorKind::Encoding if error.message() == NOT_UTF8 => Code::NotUtf8,
+            ErrorKind::Utf8 => Code::NotUtf8,
             ErrorKind::Encoding
             | ErrorKind::Separator
             | ErrorKind::Token

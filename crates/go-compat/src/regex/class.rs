@@ -1,18 +1,18 @@
-//! Sets of characters as Go's `regexp/syntax` builds them: Perl and POSIX groups, Unicode categories and scripts, case folding.
+//! Character sets as Go's `regexp/syntax` builds them: Perl and POSIX groups, Unicode categories and scripts, case
+//! folding.
 //!
-//! Go 1.26 carries the tables of Unicode 15.0, `regex-syntax` those of 16.0. The difference is small enough to undo here: what
-//! was assigned after 15.0 counts as unassigned, one character moves back to its old category, and folds that are newer
+//! Go 1.26 has the tables of Unicode 15.0, `regex-syntax` those of 16.0. The difference is small enough to undo here:
+//! characters assigned after 15.0 count as unassigned, one character moves back to its old category, and folds newer
 //! than 15.0 are dropped. Surrogates, which Go's classes may hold, cannot occur in a `str` and are left out.
 
 use std::sync::OnceLock;
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
-/// A set of characters.
 pub(super) type Set = ClassUnicode;
 
-/// The scripts that a pattern can name. Go strips underscores from the name in the pattern but not from its table's keys, so the
-/// scripts of two words cannot be named at all.
+/// The scripts that a pattern can name. Go strips underscores from the name in the pattern but not from the keys of its
+/// table, so scripts of two words cannot be named at all.
 #[rustfmt::skip]
 const SCRIPTS: &[&str] = &[
     "Adlam", "Ahom", "Arabic", "Armenian", "Avestan", "Balinese", "Bamum", "Batak", "Bengali", "Bhaiksuki",
@@ -29,7 +29,7 @@ const SCRIPTS: &[&str] = &[
     "Vai", "Vithkuqi", "Wancho", "Yezidi", "Yi",
 ];
 
-/// The categories by their short names, and by the long names (after [`canonical`]) where Go knows one.
+/// The categories by their short names and, if Go knows one, by their long names (after [`canonical`]).
 #[rustfmt::skip]
 const CATEGORIES: &[(&str, &str)] = &[
     ("C", "Other"), ("Cc", "Control"), ("Cf", "Format"), ("Cn", "Unassigned"), ("Co", "Privateuse"), ("Cs", "Surrogate"),
@@ -49,14 +49,13 @@ const MOVED: char = '\u{1171e}';
 /// Pairs that fold into each other since Unicode 15.1.
 const LATE_FOLDS: [char; 6] = ['\u{390}', '\u{1fd3}', '\u{3b0}', '\u{1fe3}', '\u{fb05}', '\u{fb06}'];
 
-/// A set of the given ranges.
 pub(super) fn set(ranges: &[(char, char)]) -> Set {
     Set::new(ranges.iter().map(|&(lo, hi)| ClassUnicodeRange::new(lo, hi)))
 }
 
 /// The set of code points `lo..=hi` without the surrogates.
 pub(super) fn range(lo: u32, hi: u32) -> Set {
-    // The ends move out of the surrogate gap, which empties a range that lies within it.
+    // Moving both ends out of the surrogate gap empties a range that lies within it.
     let lo = if (0xd800..0xe000).contains(&lo) { 0xe000 } else { lo };
     let hi = if (0xd800..0xe000).contains(&hi) { 0xd7ff } else { hi };
     match (char::from_u32(lo), char::from_u32(hi)) {
@@ -65,7 +64,7 @@ pub(super) fn range(lo: u32, hi: u32) -> Set {
     }
 }
 
-/// The set that a `regex-syntax` property expression stands for.
+/// Evaluates a `regex-syntax` property expression.
 fn property(expression: &str) -> Set {
     match regex_syntax::parse(expression).map(regex_syntax::hir::Hir::into_kind) {
         Ok(HirKind::Class(Class::Unicode(class))) => class,
@@ -80,7 +79,7 @@ fn property(expression: &str) -> Set {
     }
 }
 
-/// What Unicode 15.0 knows.
+/// The characters assigned in Unicode 15.0.
 fn known() -> &'static Set {
     static KNOWN: OnceLock<Set> = OnceLock::new();
     KNOWN.get_or_init(|| property(r"\p{age=15.0}"))
@@ -107,7 +106,7 @@ fn category(name: &str) -> Set {
     set
 }
 
-/// Upper case first letter, lower case rest, no separators: the form in which Go looks names up.
+/// Upper-case first letter, lower-case rest, no separators: the form in which Go looks names up.
 fn canonical(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')) {
@@ -120,7 +119,7 @@ fn canonical(name: &str) -> String {
     out
 }
 
-/// The set that `\p{name}` stands for, folded if asked; `None` if there is no such name.
+/// The set of `\p{name}`, folded on request; `None` for an unknown name.
 pub(super) fn unicode(name: &str, fold_case: bool) -> Option<Set> {
     let name = canonical(name);
     let set = match name.as_str() {
@@ -131,7 +130,7 @@ pub(super) fn unicode(name: &str, fold_case: bool) -> Option<Set> {
             return Some(set);
         }
         "Ascii" => range(0, 0x7f),
-        // Go has no fold table for cased letters, so the flag does nothing there.
+        // Go has no fold table for cased letters, so the flag has no effect there.
         "Lc" | "Casedletter" => return Some(category("LC")),
         _ => match CATEGORIES.iter().find(|(short, long)| *short == name || *long == name) {
             Some((short, _)) => category(short),
@@ -169,7 +168,7 @@ pub(super) fn fold(set: &Set) -> Set {
     closed
 }
 
-/// What an ASCII character folds to; a character without case yields itself.
+/// The case variants of an ASCII character; a character without case yields itself.
 fn ascii_relatives(c: char) -> impl Iterator<Item = char> {
     let far = match c {
         'k' | 'K' => Some('\u{212a}'),
@@ -184,7 +183,7 @@ fn ascii_relatives(c: char) -> impl Iterator<Item = char> {
     std::iter::once(near).chain(far)
 }
 
-/// Whether a character may be part of a name in a replacement template: a letter, a decimal digit or `_`.
+/// Reports whether a character may be part of a name in a replacement template: a letter, a decimal digit or `_`.
 pub(super) fn is_name_char(c: char) -> bool {
     static LETTERS: OnceLock<(Set, Set)> = OnceLock::new();
     if c.is_ascii() {
@@ -208,7 +207,7 @@ fn contains(set: &Set, c: char) -> bool {
         .is_ok()
 }
 
-/// The group behind `\d`, `\s`, `\w` or their negations.
+/// The group of `\d`, `\s`, `\w` or their negations.
 pub(super) fn perl(letter: u8, fold_case: bool) -> Option<Set> {
     let ranges: &[(char, char)] = match letter.to_ascii_lowercase() {
         b'd' => &[('0', '9')],
@@ -219,7 +218,7 @@ pub(super) fn perl(letter: u8, fold_case: bool) -> Option<Set> {
     Some(group(ranges, letter.is_ascii_uppercase(), fold_case))
 }
 
-/// The group behind the name between `[:` and `:]`; a leading `^` negates.
+/// The group named between `[:` and `:]`; a leading `^` negates.
 pub(super) fn posix(name: &str, fold_case: bool) -> Option<Set> {
     let (negated, name) = name.strip_prefix('^').map_or((false, name), |rest| (true, rest));
     let ranges: &[(char, char)] = match name {
@@ -242,7 +241,7 @@ pub(super) fn posix(name: &str, fold_case: bool) -> Option<Set> {
     Some(group(ranges, negated, fold_case))
 }
 
-/// Folding comes before the negation.
+/// Folds before it negates.
 fn group(ranges: &[(char, char)], negated: bool, fold_case: bool) -> Set {
     let mut group = set(ranges);
     if fold_case {

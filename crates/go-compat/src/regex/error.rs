@@ -1,8 +1,8 @@
-//! Why a pattern was refused, in the words of Go's `regexp/syntax`.
+//! Pattern errors with the messages of Go's `regexp/syntax`.
 
 use std::fmt;
 
-/// The reason of a refusal; each variant has the text that Go prints.
+/// The reason for rejecting a pattern; each variant has Go's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorCode {
     /// A class range or class name that does not exist.
@@ -11,7 +11,6 @@ pub enum ErrorCode {
     InvalidEscape,
     /// A group name that is empty, unclosed or not `[A-Za-z0-9_]+`.
     InvalidNamedCapture,
-    /// A `(?…` construct outside the dialect (look-around, unknown flags).
     InvalidPerlOp,
     /// A repetition of a repetition, such as `a**`.
     InvalidRepeatOp,
@@ -34,7 +33,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// Go's text for this reason.
+    /// Go's message for this reason.
     pub fn text(self) -> &'static str {
         match self {
             ErrorCode::InvalidCharRange => "invalid character class range",
@@ -54,7 +53,7 @@ impl ErrorCode {
     }
 }
 
-/// A refused pattern: the reason and the part of the pattern that Go quotes. Prints as Go does.
+/// A rejected pattern: the reason and the part of the pattern that Go quotes. Prints as Go does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     code: ErrorCode,
@@ -69,12 +68,11 @@ impl Error {
         }
     }
 
-    /// The reason.
     pub fn code(&self) -> ErrorCode {
         self.code
     }
 
-    /// The part of the pattern that is at fault.
+    /// The offending part of the pattern.
     pub fn fragment(&self) -> &str {
         &self.fragment
     }

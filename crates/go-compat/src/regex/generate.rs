@@ -1,26 +1,28 @@
-//! Text that matches a pattern.
+//! Generates random text that matches a pattern.
 //!
-//! Upstream counterpart: `github.com/zach-klippenstein/goregen`: an open repetition takes up to 4,096 turns, anchors are
-//! empty, and a dot is any of 2³¹ numbers, nearly all of which are no character. Patterns are POSIX's there: no groups with
-//! options, no classes like `\d`; a repetition may be repeated. Deviation: of repeated repetitions only the first counts.
+//! Upstream counterpart: `github.com/zach-klippenstein/goregen`. An open repetition repeats up to 4,096 times, anchors
+//! are empty, and a dot is one of 2³¹ numbers, most of which are not characters. Its patterns are POSIX's: no groups
+//! with options, no classes like `\d`; a repetition may be repeated.
+//!
+//! Deviation: of repeated repetitions only the first counts.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-use super::Regex;
+use super::{ErrorCode, Regex};
 
-/// The most turns of an open repetition.
+/// The maximum count of an open repetition.
 const OPEN_REPETITION: u64 = 4096;
-/// How long the text may become.
+/// The maximum length of the text, in bytes.
 const LIMIT: usize = 1 << 20;
-/// Classes of more characters than this are a dot.
+/// Classes of more characters than this count as a dot.
 const DOT: u64 = 0x10_0000;
 
-/// Compiles a pattern of goregen's dialect with a function that compiles one of ours.
+/// Translates a pattern of goregen's dialect and compiles it with `build`.
 pub fn compile(pattern: &str, build: impl FnOnce(&str) -> Result<Regex, String>) -> Result<Regex, String> {
     build(&plain(pattern)?)
 }
 
-/// Text that matches a pattern.
+/// Generates text that matches a pattern; the same seed gives the same text.
 pub fn text(regex: &Regex, seed: u64) -> Result<String, String> {
     let mut generator = Generator {
         state: seed,
@@ -32,7 +34,7 @@ pub fn text(regex: &Regex, seed: u64) -> Result<String, String> {
     }
 }
 
-/// The pattern in the dialect of our parser, or the error of what only Perl's has.
+/// Translates the pattern into the dialect of our parser; an error if it uses syntax that only Perl's has.
 fn plain(pattern: &str) -> Result<String, String> {
     let mut out = String::with_capacity(pattern.len());
     let mut rest = pattern;
@@ -45,10 +47,13 @@ fn plain(pattern: &str) -> Result<String, String> {
             '\\' => {
                 let escaped = rest[1..].chars().next();
                 if escaped.is_some_and(|e| e.is_ascii_alphabetic() && !"xafnrtv".contains(e) || !e.is_ascii()) {
-                    // What comes first is reported first.
-                    Regex::new(&out)
-                        .map_err(|error| error.to_string())
-                        .or_else(unfinished)?;
+                    // An error in the pattern before the escape takes precedence. The cut itself leaves groups and
+                    // classes open, which is not an error of the pattern.
+                    if let Err(error) = Regex::new(&out)
+                        && !matches!(error.code(), ErrorCode::MissingBracket | ErrorCode::MissingParen)
+                    {
+                        return Err(error.to_string());
+                    }
                     let end = 1 + escaped.map_or(0, char::len_utf8);
                     return Err(format!(
                         "error parsing regexp: invalid escape sequence: `{}`",
@@ -90,16 +95,7 @@ fn plain(pattern: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// A pattern that is cut off has no other error than being unfinished.
-fn unfinished(error: String) -> Result<Regex, String> {
-    if error.contains("missing closing") {
-        Regex::new("").map_err(|error| error.to_string())
-    } else {
-        Err(error)
-    }
-}
-
-/// The length of `{n}`, `{n,}` or `{n,m}` at the start of a text.
+/// The length of `{n}`, `{n,}` or `{n,m}` at the start of a string.
 fn counted(text: &str) -> Option<usize> {
     let end = text.find('}')?;
     let (least, most) = text[1..end].split_once(',').unwrap_or((&text[1..end], ""));
@@ -126,7 +122,7 @@ impl Generator {
         self.next() % count.max(1)
     }
 
-    /// Adds text that matches; `None` where it becomes too long.
+    /// Appends matching text; `None` if it becomes too long.
     fn add(&mut self, hir: &Hir) -> Option<()> {
         if self.out.len() > LIMIT {
             return None;

@@ -1,21 +1,19 @@
-//! Patterns as nondeterministic automata over characters, for proofs about all texts instead of a search in one.
+//! Patterns as nondeterministic automata over characters, for proofs about all strings instead of a search in one.
 //!
 //! Upstream counterpart: none; the language is that of `regexp.MatchString`, an unanchored search.
 //!
-//! Known limits: line anchors and word boundaries have no automaton here, and neither have patterns of more than
-//! `STATES` states.
+//! Known limits: patterns with line anchors or word boundaries, or with more than `STATES` states, have no automaton.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 use super::Regex;
 
-/// How many states an automaton may have.
+/// The maximum number of states of an automaton.
 const STATES: usize = 4_000;
 
 /// A condition on an empty step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
-    /// Always possible.
     None,
     /// Only before the first character.
     Start,
@@ -26,18 +24,17 @@ pub enum Anchor {
 /// The steps out of one state.
 #[derive(Debug, Clone, Default)]
 pub struct State {
-    /// Steps that read a character of a range, both ends included.
+    /// Transitions that read a character of an inclusive range.
     pub reads: Vec<(char, char, u32)>,
-    /// Steps that read nothing.
+    /// Transitions that read nothing.
     pub jumps: Vec<(Anchor, u32)>,
 }
 
-/// An automaton that accepts the texts in which a pattern matches somewhere.
+/// An automaton that accepts the strings in which a pattern matches somewhere.
 #[derive(Debug, Clone)]
 pub struct Nfa {
     /// All states; the first is the start.
     pub states: Vec<State>,
-    /// The accepting state.
     pub accepting: u32,
 }
 
@@ -58,7 +55,7 @@ impl Nfa {
         self.states[from as usize].reads.push((range.0, range.1, to));
     }
 
-    /// Adds a pattern behind a state and returns the state after it.
+    /// Appends a pattern after a state and returns the state behind it.
     fn append(&mut self, hir: &Hir, from: u32) -> Option<u32> {
         match hir.kind() {
             HirKind::Empty => Some(from),
@@ -142,7 +139,7 @@ impl Nfa {
 }
 
 impl Regex {
-    /// Returns the automaton of all texts in which the pattern matches; `None` if it is outside of the limits.
+    /// Builds the automaton of all strings in which the pattern matches; `None` if it exceeds the limits.
     pub fn nfa(&self) -> Option<Nfa> {
         let mut nfa = Nfa {
             states: vec![State::default()],

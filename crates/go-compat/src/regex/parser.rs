@@ -1,11 +1,12 @@
-//! The parser of Go's `regexp/syntax` (1.26) with the flags that `regexp.Compile` sets, straight into `regex-syntax`'s HIR.
+//! The parser of Go's `regexp/syntax` (1.26) with the flags that `regexp.Compile` sets; it produces `regex-syntax`'s
+//! HIR directly.
 //!
-//! Upstream keeps one stack of tree nodes with markers for `(` and `|`; here each open group is a [`Frame`] with its finished
-//! alternatives and the sequence under construction. Beside its HIR a [`Node`] carries what Go's limits are about: the size
-//! that Go's program would have, the height of its tree, the largest product of nested repeat counts.
+//! Upstream keeps one stack of tree nodes with markers for `(` and `|`; here each open group is a [`Frame`] with its
+//! finished alternatives and the sequence under construction. Beside its HIR a [`Node`] carries the quantities that Go
+//! limits: the size of Go's program, the height of its tree, the largest product of nested repeat counts.
 //!
 //! Deviation: Go factors common prefixes out of alternations before it measures size and height; here they are measured
-//! unfactored, so patterns within a hair of those limits may be judged otherwise.
+//! unfactored, so patterns very close to those limits may be decided differently.
 
 mod escape;
 
@@ -22,23 +23,21 @@ const MAX_HEIGHT: u32 = 1000;
 const MAX_SIZE: u64 = (128 << 20) / 40;
 /// The highest repeat count, also as a product of nested ones.
 const MAX_REPEAT: u32 = 1000;
-/// Ranges of all classes together. Go's limit is 16 Mi; ours is lower to bound the memory of the automata.
+/// The limit of ranges of all classes together. Go's limit is 16 Mi; ours is lower to bound the memory of the automata.
 const MAX_RANGES: usize = 2 << 20;
 
-/// From this many ranges on, those of a class under construction are merged.
+/// From this many ranges on, the ranges of a class under construction are merged.
 const COMPACT: usize = 1 << 16;
 
-/// A parsed pattern.
 pub(super) struct Parsed {
     pub(super) hir: Hir,
-    /// The names of the groups; the first is that of the whole match, which has none.
+    /// The names of the groups; the first is that of the whole match, which is unnamed.
     pub(super) names: Vec<Option<Box<str>>>,
     pub(super) height: u32,
-    /// About how many states the automaton has, groups included.
+    /// The approximate number of states of the automaton, groups included.
     pub(super) states: u64,
 }
 
-/// Parses a pattern.
 pub(super) fn parse(pattern: &str) -> Result<Parsed, Error> {
     Parser::new(pattern).run()
 }
@@ -51,10 +50,10 @@ struct Flags {
     swap_greed: bool,
 }
 
-/// What a node is for the rules by which Go merges neighbours.
+/// The shape of a node as far as Go's rules for merging neighbours distinguish it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// A string, and whether it is matched without regard to case.
+    /// A string, and whether matching ignores case.
     Literal {
         fold_case: bool,
         single: bool,
@@ -71,7 +70,7 @@ struct Node {
     shape: Shape,
     /// Instructions in Go's program.
     size: u64,
-    /// States in our automaton, roughly.
+    /// Approximate number of states in our automaton.
     states: u64,
     height: u32,
     /// The largest product of repeat counts on a path down from here.
@@ -91,7 +90,7 @@ impl Node {
     }
 }
 
-/// An open group: what precedes the last `|`, and what follows it.
+/// An open group: the alternatives before the last `|`, and the sequence after it.
 struct Frame {
     alternatives: Vec<Node>,
     sequence: Vec<Node>,
@@ -112,9 +111,9 @@ impl Frame {
     }
 }
 
-/// How a group opens.
+/// The opening of a group.
 enum Group<'n> {
-    /// It does not capture.
+    /// A group that does not capture.
     Plain,
     Numbered,
     Named(&'n str),
@@ -122,10 +121,10 @@ enum Group<'n> {
 
 struct Parser<'p> {
     pattern: &'p str,
-    /// What is left to read.
+    /// The unread part of the pattern.
     rest: &'p str,
     flags: Flags,
-    /// Open groups below the innermost one.
+    /// The open groups around the innermost one.
     outer: Vec<Frame>,
     frame: Frame,
     names: Vec<Option<Box<str>>>,
@@ -134,7 +133,7 @@ struct Parser<'p> {
     repeat_product: u64,
     measuring: bool,
     ranges: usize,
-    /// The Unicode groups read so far by name, folding and negation: there are a few hundred at most.
+    /// The Unicode groups read so far, by name, folding and negation; at most a few hundred.
     named: Vec<((&'p str, bool, bool), Set)>,
 }
 
@@ -162,7 +161,7 @@ impl<'p> Parser<'p> {
     }
 
     fn run(mut self) -> Result<Parsed, Error> {
-        // Where the repetition operator that was just read began: a second one right after it is an error.
+        // The start of the repetition operator that was just read: a second one right after it is an error.
         let mut last_repeat: Option<&str> = None;
         while let Some(c) = self.rest.chars().next() {
             let before = self.rest;
@@ -257,7 +256,7 @@ impl<'p> Parser<'p> {
         self.rest = self.rest.get(bytes..).unwrap_or("");
     }
 
-    /// An error about the text from `start` up to what is left.
+    /// Creates an error about the text from `start` up to the current position.
     fn error(&self, code: ErrorCode, start: &str) -> Error {
         let len = start.len().saturating_sub(self.rest.len());
         Error::new(code, start.get(..len).unwrap_or(start))
@@ -270,7 +269,7 @@ impl<'p> Parser<'p> {
     /// Adds a node to the sequence under construction.
     fn push(&mut self, node: Node) -> Result<(), Error> {
         self.check(&node)?;
-        // Go has a node less once a third part joins two literals.
+        // Go has one node fewer once a third part joins two literals.
         let joins = matches!(self.frame.sequence.as_slice(), [.., a, b] if merges_in_sequence(a, b));
         if !joins {
             self.nodes += 1;
@@ -279,7 +278,7 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    /// Go's limits on size and height.
+    /// Checks Go's limits on size and height.
     fn check(&mut self, node: &Node) -> Result<(), Error> {
         if !self.measuring && self.nodes >= MAX_SIZE / self.repeat_product {
             self.measuring = true;
@@ -345,7 +344,8 @@ impl<'p> Parser<'p> {
         self.push(node)
     }
 
-    /// Repeats the last part of the sequence; `before` starts at the operator, which has been read but for a `?` after it.
+    /// Repeats the last part of the sequence; `before` starts at the operator, which has been read except for a `?`
+    /// after it.
     fn repeat(
         &mut self,
         min: u32,
@@ -381,14 +381,14 @@ impl<'p> Parser<'p> {
         let node = Node {
             shape: Shape::Other,
             size: size.max(1),
-            // A count of zero leaves nothing of it.
+            // A count of zero drops the repeated part.
             states: if max == Some(0) {
                 1
             } else {
                 (sub.states + 2).saturating_mul(copies64.max(1))
             },
             height: sub.height + 1,
-            // A count of zero drops what it repeats, counts of one do not multiply.
+            // A count of zero drops the repeated part, counts of one do not multiply.
             repeats: if max == Some(0) {
                 1
             } else {
@@ -409,7 +409,6 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    /// Opens a group.
     fn open(&mut self, group: Group<'_>) {
         self.nodes += 1;
         let name = match group {
@@ -447,7 +446,7 @@ impl<'p> Parser<'p> {
                 states: node.states + 2,
                 height: node.height + 1,
                 repeats: node.repeats,
-                // Names stay on our side: Go allows the same name twice, the automata do not.
+                // Names stay outside the HIR: Go allows the same name twice, the automata do not.
                 hir: Hir::capture(Capture {
                     index,
                     name: None,
@@ -458,7 +457,7 @@ impl<'p> Parser<'p> {
         self.push(node)
     }
 
-    /// Turns the sequence into one node and files it as an alternative.
+    /// Turns the sequence into one node and adds it as an alternative.
     fn finish_sequence(&mut self) -> Result<(), Error> {
         let parts = std::mem::take(&mut self.frame.sequence);
         let node = self.combine(parts, Shape::Concat, merges_in_sequence, Hir::concat)?;
@@ -519,7 +518,7 @@ impl<'p> Parser<'p> {
         Ok(node)
     }
 
-    /// Reads what starts with `(?`: a named group, flags, or both flags and a group.
+    /// Reads a construct that starts with `(?`: a named group, flags, or flags and a group.
     fn perl_group(&mut self) -> Result<(), Error> {
         let start = self.rest;
         let name_at = if start.len() > 4 && start.starts_with("(?P<") {
@@ -572,7 +571,7 @@ impl<'p> Parser<'p> {
     }
 }
 
-/// Whether Go makes one string of two neighbours.
+/// Reports whether Go merges two neighbours into one string.
 fn merges_in_sequence(a: &Node, b: &Node) -> bool {
     matches!(
         (a.shape, b.shape),
@@ -580,16 +579,16 @@ fn merges_in_sequence(a: &Node, b: &Node) -> bool {
     )
 }
 
-/// Whether Go makes one class of two alternatives.
+/// Reports whether Go merges two alternatives into one class.
 fn merges_in_alternation(a: &Node, b: &Node) -> bool {
     let one = |node: &Node| matches!(node.shape, Shape::Class | Shape::Literal { single: true, .. });
     one(a) && one(b)
 }
 
-/// A repeat operator at the start of the text: its counts (`None` if they are out of bounds) and the text after it.
+/// A repeat operator at the start of the text: its counts (`None` if out of bounds) and the text after it.
 type Counts = Option<(u32, Option<u32>)>;
 
-/// Reads `{n}`, `{n,}` or `{n,m}`; `None` if the text is none of them, which makes the brace a literal.
+/// Reads `{n}`, `{n,}` or `{n,m}`; `None` for anything else, which makes the brace a literal.
 fn repeat_counts(text: &str) -> Option<(Counts, &str)> {
     let (min, rest) = count(text.strip_prefix('{')?)?;
     if let Some(rest) = rest.strip_prefix('}') {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{Captures, Span, class, width};
 
-/// Go's walk of `ReplaceAll`: copies what is between the matches and lets `write` append the replacement of each.
+/// Iterates as Go's `ReplaceAll`: copies the text between the matches and lets `write` append each replacement.
 pub(super) fn all<M>(
     text: &str,
     search: impl Fn(usize) -> Option<M>,
@@ -34,7 +34,7 @@ pub(super) fn all<M>(
     Cow::Owned(out)
 }
 
-/// Appends a template with its group references filled in.
+/// Appends a template with its group references expanded.
 pub(super) fn expand(out: &mut String, template: &str, names: &[Option<Box<str>>], captures: &Captures<'_>) {
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('$') {
@@ -61,7 +61,7 @@ pub(super) fn expand(out: &mut String, template: &str, names: &[Option<Box<str>>
     out.push_str(rest);
 }
 
-/// The reference that follows a `$`, with or without braces, and what comes after it.
+/// The reference that follows a `$`, with or without braces, and the text after it.
 fn reference(text: &str) -> Option<(&str, &str)> {
     let (braced, text) = text.strip_prefix('{').map_or((false, text), |rest| (true, rest));
     let end = text.find(|c| !class::is_name_char(c)).unwrap_or(text.len());
@@ -78,6 +78,6 @@ fn number(name: &str) -> Option<usize> {
     if name.len() > 1 && name.starts_with('0') || !name.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    // Go stops reading digits at 10^8, from where on the number is a name.
+    // Go stops reading digits at 10^8; longer numbers are names.
     name.parse().ok().filter(|_| name.len() <= 9)
 }

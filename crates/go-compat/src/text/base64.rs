@@ -4,7 +4,7 @@
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Writes bytes with padding.
+/// Encodes bytes with padding.
 pub fn encode(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
@@ -18,14 +18,13 @@ pub fn encode(bytes: &[u8]) -> String {
     out
 }
 
-/// Reads bytes; line ends do not count. The error is the position that Go reports.
+/// Decodes base64; line ends are ignored. The error is the position that Go reports.
 ///
-/// With `padded` the last group must be filled up with `=`, without it there must be no `=` at all.
+/// With `padded` the last group must be filled up with `=`, without it no `=` may occur.
 pub fn decode(text: &[u8], padded: bool) -> Result<Vec<u8>, usize> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
     let mut at = 0;
     loop {
-        // One group of four letters.
         let mut bits = 0_u32;
         let mut letters = 0;
         let mut last = false;

@@ -22,7 +22,7 @@ fn upper_char(c: char) -> char {
     let mut mapped = c.to_uppercase();
     match (mapped.next(), mapped.next()) {
         (Some(one), None) => one,
-        // Greek letters with an iota below have an upper case of one character, too.
+        // Greek letters with an iota subscript also have an upper case of one character.
         _ => {
             let shift = match c {
                 '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' => 8,
@@ -36,11 +36,11 @@ fn upper_char(c: char) -> char {
 
 fn lower_char(c: char) -> char {
     let mut mapped = c.to_lowercase();
-    // The only letter with a longer lower case is the I with a dot; its first character is the simple mapping.
+    // The only letter with a longer lower case is the dotted I; its first character is the simple mapping.
     mapped.next().unwrap_or(c)
 }
 
-/// One character for all that differ in case only.
+/// Maps all characters that differ only in case to the same character.
 fn fold(c: char) -> char {
     match c {
         // Turkish letters fold to themselves.

@@ -1,13 +1,13 @@
 //! Decimals of any length (`gopkg.in/inf.v0`), as Kubernetes quantities use them beyond 64 bits.
 //!
-//! Deviation: Go aligns two decimals whatever it costs, so that `1` plus `1e2000000000` never comes to an end. Here an
-//! alignment by more than [`MAX_SHIFT`] digits is not made: a sum is then its larger operand. Comparison is always exact.
+//! Deviation: Go aligns two decimals at any cost, so that `1` plus `1e2000000000` never terminates. Here decimals more
+//! than [`MAX_SHIFT`] digits apart are not aligned: their sum is the larger operand. Comparison is always exact.
 
 use std::{cmp::Ordering, fmt};
 
 use num_bigint::{BigInt, Sign};
 
-/// By how many digits a decimal is shifted at most.
+/// The maximum shift of a decimal, in digits.
 pub const MAX_SHIFT: u32 = 20_000;
 
 /// `unscaled × 10^-scale`.
@@ -36,14 +36,14 @@ impl Decimal {
         Self { unscaled, scale }
     }
 
-    /// Reads digits with an optional sign and an optional point; the scale is the number of digits after the point.
+    /// Parses digits with an optional sign and an optional point; the scale is the number of digits after the point.
     ///
-    /// `None` if the text is something else, or has more digits than are worth computing with.
+    /// `None` for any other string, or if there are too many digits to compute with.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() > MAX_SHIFT as usize {
             return None;
         }
-        // A sign may stand before the first digit only, and not after the point.
+        // A sign may occur only before the first digit, and not after the point.
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
         let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
         let digits = format!("{whole}{fraction}");
@@ -57,7 +57,7 @@ impl Decimal {
         Some(Self::from_big(unscaled, fraction.len() as i32))
     }
 
-    /// How many digits are after the point; negative if there are zeros before it that are not written.
+    /// The number of digits after the point; negative if trailing zeros before the point are not stored.
     pub fn scale(&self) -> i32 {
         self.scale
     }
@@ -84,12 +84,12 @@ impl Decimal {
         }
     }
 
-    /// The number with its sign changed.
+    /// Returns the number with the opposite sign.
     pub fn negate(&self) -> Self {
         Self::from_big(-&self.unscaled, self.scale)
     }
 
-    /// The sum, with the larger of the two scales.
+    /// Returns the sum, with the larger of the two scales.
     pub fn add(&self, other: &Self) -> Self {
         match self.align(other) {
             Ok((a, b, scale)) => Self::from_big(a + b, scale),
@@ -97,12 +97,12 @@ impl Decimal {
         }
     }
 
-    /// The product; the scales add up.
+    /// Returns the product; its scale is the sum of both scales.
     pub fn mul(&self, other: &Self) -> Self {
         Self::from_big(&self.unscaled * &other.unscaled, self.scale.wrapping_add(other.scale))
     }
 
-    /// The quotient rounded to a scale; `None` if the divisor is zero or the digits would be too many.
+    /// Returns the quotient rounded to a scale; `None` if the divisor is zero or the result would have too many digits.
     pub fn quo(&self, other: &Self, scale: i32, rounding: Rounding) -> Option<Self> {
         if other.sign() == 0 {
             return None;
@@ -114,7 +114,7 @@ impl Decimal {
         } else if let Some(power) = power_of_ten(-shift) {
             divisor *= power;
         } else if -shift > digits(&dividend) {
-            // The quotient is below one whatever the divisor is.
+            // The quotient is below one for any divisor.
             let up = rounding == Rounding::Up && self.sign() != 0;
             return Some(Self::new(i64::from(up) * i64::from(self.sign() * other.sign()), scale));
         } else {
@@ -127,12 +127,12 @@ impl Decimal {
         Some(Self::from_big(quotient, scale))
     }
 
-    /// The number rounded away from zero to a scale, or written with it; `None` if the digits would be too many.
+    /// Returns the number rounded away from zero to a scale, or padded to it; `None` if it would have too many digits.
     pub fn round_up(&self, scale: i32) -> Option<Self> {
         self.quo(&Self::new(1, 0), scale, Rounding::Up)
     }
 
-    /// Both as integers of the same scale; the larger one by magnitude if they are too far apart.
+    /// Converts both to integers of the same scale; `Err` is the larger one by magnitude if they are too far apart.
     fn align<'a>(&'a self, other: &'a Self) -> Result<(BigInt, BigInt, i32), &'a Self> {
         let gap = i64::from(self.scale) - i64::from(other.scale);
         let Some(power) = power_of_ten(gap.abs()) else {
@@ -150,7 +150,7 @@ impl Decimal {
         })
     }
 
-    /// The power of ten above the leading digit; below all others for zero.
+    /// The power of ten above the leading digit; the minimum for zero.
     fn magnitude(&self) -> i64 {
         if self.sign() == 0 {
             return i64::MIN;
@@ -187,7 +187,7 @@ impl Ord for Decimal {
                 by_magnitude.reverse()
             };
         }
-        // With the same leading place the scales differ by no more than the digits that are there.
+        // With the same leading digit position the scales differ by at most the number of digits.
         match self.align(other) {
             Ok((a, b, _)) => a.cmp(&b),
             Err(_) => Ordering::Equal,
@@ -219,7 +219,7 @@ impl fmt::Display for Decimal {
     }
 }
 
-/// How many decimal digits an integer has.
+/// The number of decimal digits of an integer.
 fn digits(value: &BigInt) -> i64 {
     value.magnitude().to_string().len() as i64
 }

@@ -1,10 +1,10 @@
-//! Go's `time.Duration` as text: `ParseDuration`, `String`, `Seconds`.
+//! Go's `time.Duration`: `ParseDuration`, `String`, `Seconds`.
 
 use std::fmt::Write;
 
 use thiserror::Error;
 
-/// A text that is no duration; prints as Go does.
+/// An invalid duration; prints as Go does.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("time: {reason} {}", quote(.text))]
 pub struct DurationError {
@@ -26,7 +26,7 @@ const UNITS: [(&str, u64); 8] = [
 /// One more than the longest duration; a negative one may be that long.
 const LIMIT: u64 = 1 << 63;
 
-/// Reads a duration such as `1h30m` or `-1.5s`, in nanoseconds.
+/// Parses a duration such as `1h30m` or `-1.5s` into nanoseconds.
 pub fn parse(text: &str) -> Result<i64, DurationError> {
     let error = |reason: &str| DurationError {
         reason: reason.to_owned(),
@@ -111,7 +111,7 @@ fn leading_int(digits: &str) -> Option<u64> {
     Some(value)
 }
 
-/// The digits after the point as a number and what to divide it by; digits that do not fit are dropped.
+/// The digits after the point as a number and its divisor; digits that do not fit are dropped.
 fn leading_fraction(digits: &str) -> (u64, f64) {
     let (mut value, mut scale) = (0u64, 1.0);
     for byte in digits.bytes() {
@@ -128,7 +128,7 @@ fn leading_fraction(digits: &str) -> (u64, f64) {
     (value, scale)
 }
 
-/// The quoting of package `time`: bytes in hexadecimal where they are not printable ASCII (DEL counts as printable).
+/// Quotes as package `time` does: bytes in hexadecimal unless they are printable ASCII (DEL counts as printable).
 fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -176,7 +176,7 @@ pub fn format(nanoseconds: i64) -> String {
     out
 }
 
-/// Appends `n / unit` with the fraction's trailing zeros cut off.
+/// Appends `n / unit` without the trailing zeros of the fraction.
 fn fraction(out: &mut String, n: u64, unit: u64, width: usize, suffix: &str) {
     let _ = write!(out, "{}", n / unit);
     let rest = n % unit;
@@ -188,7 +188,7 @@ fn fraction(out: &mut String, n: u64, unit: u64, width: usize, suffix: &str) {
     out.push_str(suffix);
 }
 
-/// A duration in seconds, rounded as Go does.
+/// Converts nanoseconds to seconds, rounded as Go does.
 pub fn seconds(nanoseconds: i64) -> f64 {
     (nanoseconds / 1_000_000_000) as f64 + (nanoseconds % 1_000_000_000) as f64 / 1e9
 }

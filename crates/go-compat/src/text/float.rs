@@ -1,10 +1,10 @@
-//! Go's number printing: `strconv.FormatFloat` and what `fmt` and `encoding/json` make of it.
+//! Go's number printing: `strconv.FormatFloat` and its use in `fmt` and `encoding/json`.
 //!
-//! Digits come from the standard library, whose shortest form is Go's and whose exact form rounds half to even as Go's does.
+//! The digits come from Rust's standard library, whose shortest form is Go's and whose exact form rounds half to even
+//! as Go's does.
 
 use std::fmt::Write;
 
-/// The layout of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// `-d.dddde±dd`.
@@ -19,13 +19,13 @@ pub enum Layout {
     UpperGeneral,
 }
 
-/// The digits of a number and the place of its decimal point: `0.d1d2d3… × 10^point`.
+/// The digits of a number and the position of its decimal point: `0.d1d2d3… × 10^point`.
 struct Digits {
     digits: String,
     point: i32,
 }
 
-/// `strconv.FormatFloat` for 64 bits; without a precision as many digits as are needed to read the number back.
+/// `strconv.FormatFloat` for 64 bits; without a precision, as many digits as are needed to read the number back.
 pub fn format(value: f64, layout: Layout, precision: Option<usize>) -> String {
     layout_number(value, layout, precision, || {
         settle(value.abs(), &format!("{:e}", value.abs()), |text| {
@@ -43,7 +43,8 @@ pub fn format32(value: f32, layout: Layout, precision: Option<usize>) -> String 
     })
 }
 
-/// Of two shortest forms that are equally near Go takes the one with the even last digit, the standard library the larger one.
+/// Of two shortest forms that are equally near, Go takes the one with the even last digit, Rust's standard library the
+/// larger one.
 fn settle(value: f64, shortest: &str, reads_back: impl Fn(&str) -> bool) -> Digits {
     let count = shortest
         .bytes()
@@ -54,7 +55,7 @@ fn settle(value: f64, shortest: &str, reads_back: impl Fn(&str) -> bool) -> Digi
     digits(if reads_back(&nearest) { &nearest } else { shortest })
 }
 
-/// Go's conversion to `int64` on a 64-bit machine: the fraction is cut off, and what does not fit is the smallest number.
+/// Go's conversion to `int64` on a 64-bit machine: it truncates, and numbers out of range become the smallest integer.
 pub fn truncate(value: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if (-LIMIT..LIMIT).contains(&value) {
@@ -69,7 +70,7 @@ pub fn display(value: f64) -> String {
     format(value, Layout::General, None)
 }
 
-/// The form that `encoding/json` writes; `None` for what JSON has not.
+/// The form that `encoding/json` writes; `None` for numbers that JSON cannot express.
 pub fn json(value: f64) -> Option<String> {
     if !value.is_finite() {
         return None;
@@ -140,7 +141,7 @@ fn layout_number(value: f64, layout: Layout, precision: Option<usize>, shortest:
     out
 }
 
-/// Takes the output of the standard library's `{:e}` apart.
+/// Splits the output of the standard library's `{:e}`.
 fn digits(text: &str) -> Digits {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();

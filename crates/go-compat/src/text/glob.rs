@@ -1,9 +1,9 @@
 //! Globs without separators: `*` and `**` match anything, slashes included.
 //!
-//! Upstream counterpart: `github.com/gobwas/glob`, compiled without separators. Known deviation: of the errors only the one
-//! for an unfinished pattern has upstream's text.
+//! Upstream counterpart: `github.com/gobwas/glob`, compiled without separators.
+//!
+//! Known deviation: only the error for an unfinished pattern has upstream's message.
 
-/// A compiled glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob(Vec<Part>);
 
@@ -24,21 +24,21 @@ enum Part {
 }
 
 const UNFINISHED: &str = "unexpected end of input";
-/// How deep alternatives may nest.
+/// The maximum nesting of alternatives.
 const DEPTH: usize = 32;
 
 impl Glob {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// If the pattern is not well formed.
+    /// If the pattern is malformed.
     pub fn new(pattern: &str) -> Result<Self, String> {
         let mut chars: Vec<char> = pattern.chars().rev().collect();
         let parts = parse(&mut chars, 0)?;
         Ok(Self(parts))
     }
 
-    /// Whether the whole text fits.
+    /// Reports whether the whole text matches.
     pub fn matches(&self, text: &str) -> bool {
         let text: Vec<char> = text.chars().collect();
         let mut at = vec![false; text.len() + 1];
@@ -108,7 +108,7 @@ fn class(rest: &mut Vec<char>) -> Result<Part, String> {
     }
 }
 
-/// The places that the parts lead to from the given ones.
+/// The text positions reachable from the given ones by matching the parts.
 fn advance(parts: &[Part], text: &[char], mut at: Vec<bool>) -> Vec<bool> {
     for part in parts {
         at = step(part, text, &at);

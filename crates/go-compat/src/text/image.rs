@@ -1,26 +1,26 @@
-//! Names of container images: registry, repository, tag or digest.
+//! Container image names: registry, repository, tag or digest.
 //!
-//! Upstream counterpart: `github.com/google/go-containerregistry/pkg/name` with its default (weak) validation: a missing
-//! registry is Docker Hub, a missing tag is `latest`.
+//! Upstream counterpart: `github.com/google/go-containerregistry/pkg/name` with its default (weak) validation: a
+//! missing registry is Docker Hub, a missing tag is `latest`.
 
 use std::net::Ipv6Addr;
 
-/// The registry of names that have none.
+/// The registry of names without one.
 const DEFAULT_REGISTRY: &str = "index.docker.io";
 const DEFAULT_REGISTRY_ALIAS: &str = "docker.io";
 const DEFAULT_NAMESPACE: &str = "library";
 const DEFAULT_TAG: &str = "latest";
 const DIGEST_PREFIX: &str = "sha256:";
 
-/// What an image is told apart by within its repository.
+/// Identifies an image within its repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Identifier {
     Tag(String),
-    /// With its algorithm; a tag beside it is dropped.
+    /// With its algorithm; a tag before it is dropped.
     Digest(String),
 }
 
-/// A parsed image name. Two are equal only if they were also written alike.
+/// A parsed image name. Two names are equal only if they were also written the same way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
     repository: Repository,
@@ -29,15 +29,14 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Parses a name; `None` where it is none. Upstream's error is the one text `could not parse reference: NAME`,
-    /// whatever the cause.
+    /// Parses a name; `None` if it is invalid. Upstream's error is always `could not parse reference: NAME`.
     pub fn parse(name: &str) -> Option<Self> {
         Self::tagged(name).or_else(|| Self::digested(name))
     }
 
     fn tagged(name: &str) -> Option<Self> {
         let (base, tag) = match name.rsplit_once(':') {
-            // What follows the last colon of `host:5000/x` is no tag.
+            // The part after the last colon of `host:5000/x` is not a tag.
             Some((base, tag)) if !tag.contains('/') => (base, Some(tag)),
             _ => (name, None),
         };
@@ -60,7 +59,7 @@ impl Reference {
             return None;
         }
         let repository = match Self::tagged(base) {
-            // The full name is read again, which writes Docker Hub's implied namespace out.
+            // Parsing the full name again makes Docker Hub's implied namespace explicit.
             Some(tagged) => Repository::parse(&tagged.repository.full_name())?,
             None => Repository::parse(base)?,
         };
@@ -71,7 +70,7 @@ impl Reference {
         })
     }
 
-    /// The name as it was written.
+    /// The name as written.
     pub fn original(&self) -> &str {
         &self.original
     }
@@ -93,7 +92,7 @@ impl Reference {
         }
     }
 
-    /// The tag; empty where there is a digest.
+    /// The tag; empty for a digest.
     pub fn tag(&self) -> &str {
         match &self.identifier {
             Identifier::Tag(tag) => tag,
@@ -101,7 +100,7 @@ impl Reference {
         }
     }
 
-    /// The digest; empty where there is none.
+    /// The digest; empty for a tag.
     pub fn digest(&self) -> &str {
         match &self.identifier {
             Identifier::Tag(_) => "",
@@ -161,10 +160,10 @@ fn is_repository_byte(b: u8) -> bool {
     b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-' | b'.' | b'/')
 }
 
-/// Whether Go's URL parser reads `//NAME` as a host that is exactly `NAME`. The name has no slash.
+/// Reports whether Go's URL parser reads `//NAME` as a host that is exactly `NAME`. The name has no slash.
 ///
-/// Upstream: `net/url` `parseHost`. A percent sign always changes the host when it is decoded, an `@`, `?` or `#` cuts
-/// the host short, so none of them can be there.
+/// Upstream: `net/url` `parseHost`. Decoding a percent sign always changes the host, and an `@`, `?` or `#` cuts it
+/// short, so none of them may occur.
 fn is_authority(name: &str) -> bool {
     if !name.bytes().all(is_host_byte) {
         return false;

@@ -1,33 +1,32 @@
 //! Container images as classic policies see them: registry, path, name, tag, digest.
 //!
-//! Upstream counterpart: Kyverno `pkg/utils/image/infos.go` over github.com/distribution/reference v0.6.0, with the default
-//! configuration: the registry of names that have none is `docker.io`, without `library/`.
+//! Upstream counterpart: Kyverno `pkg/utils/image/infos.go` over github.com/distribution/reference v0.6.0, with the
+//! default configuration: the registry of names without one is `docker.io`, without `library/`.
 
 use std::{fmt, sync::LazyLock};
 
 use crate::regex::Regex;
 
-/// The registry of names that have none.
+/// The registry of names without one.
 pub const DEFAULT_REGISTRY: &str = "docker.io";
 
 const NAME_LIMIT: usize = 255;
 
-/// The parts of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageInfo {
-    /// The registry, with its port.
+    /// Includes the port.
     pub registry: String,
-    /// The last part of the path.
+    /// The last segment of the path.
     pub name: String,
     /// The repository within the registry.
     pub path: String,
-    /// The tag; `latest` where there is neither tag nor digest.
+    /// `latest` if there is neither tag nor digest.
     pub tag: String,
-    /// The digest with its algorithm.
+    /// Includes the algorithm.
     pub digest: String,
-    /// The whole image by digest, or by tag where there is none.
+    /// The whole image by digest, or by tag if there is no digest.
     pub reference: String,
-    /// The whole image by tag, even where that is empty.
+    /// The whole image by tag, even if the tag is empty.
     pub reference_with_tag: String,
 }
 
@@ -52,10 +51,10 @@ static GRAMMAR: LazyLock<Option<Grammar>> = LazyLock::new(|| {
 });
 
 impl ImageInfo {
-    /// Reads an image.
+    /// Parses an image.
     ///
     /// # Errors
-    /// Upstream's text.
+    /// Upstream's message.
     pub fn parse(image: &str) -> Result<Self, String> {
         let full = with_default_registry(image);
         let bad = |problem: &str| {

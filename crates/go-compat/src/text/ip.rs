@@ -1,7 +1,7 @@
 //! IP addresses and prefixes.
 //!
-//! Upstream counterpart: Go `net/netip` (1.26), error texts included. The name of a zone is not kept, only that there is
-//! one: no caller accepts zones.
+//! Upstream counterpart: Go `net/netip` (1.26), error messages included. The name of a zone is not kept, only its
+//! presence: no caller accepts zones.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub struct Prefix {
     len: u8,
 }
 
-/// Reads an address; the error is Go's text.
+/// Parses an address; the error is Go's message.
 ///
 /// Upstream: `netip.ParseAddr`.
 pub fn parse_addr(text: &[u8]) -> Result<Addr, String> {
@@ -172,7 +172,7 @@ fn parse_v6(text: &[u8]) -> Result<Addr, String> {
     })
 }
 
-/// Reads a prefix; the error is Go's text.
+/// Parses a prefix; the error is Go's message.
 ///
 /// Upstream: `netip.ParsePrefix`.
 pub fn parse_prefix(text: &[u8]) -> Result<Prefix, String> {
@@ -201,22 +201,22 @@ pub fn parse_prefix(text: &[u8]) -> Result<Prefix, String> {
 }
 
 impl Addr {
-    /// Whether this is an IPv4 address; an IPv4-mapped IPv6 address is none.
+    /// Reports whether this is an IPv4 address; false for an IPv4-mapped IPv6 address.
     pub fn is_v4(self) -> bool {
         self.is_v4
     }
 
-    /// Whether this is an IPv4 address in the clothes of IPv6.
+    /// Reports whether this is an IPv4-mapped IPv6 address.
     pub fn is_v4_in_v6(self) -> bool {
         !self.is_v4 && self.bits >> 32 == 0xffff
     }
 
-    /// Whether the text named a zone.
+    /// Reports whether the text named a zone.
     pub fn has_zone(self) -> bool {
         self.has_zone
     }
 
-    /// The IPv4 address that is in the clothes of IPv6, or the address itself.
+    /// The IPv4 address of an IPv4-mapped IPv6 address, else the address itself.
     pub fn unmapped(self) -> Addr {
         if self.is_v4_in_v6() {
             Addr {
@@ -345,7 +345,7 @@ impl fmt::Display for Addr {
             return write!(f, "{mapped}{a}.{b}.{c}.{d}");
         }
         let group = |i: usize| (self.bits >> (112 - 16 * i)) as u16;
-        // The first of the longest runs of at least two zero groups is left out.
+        // The first of the longest runs of at least two zero groups is abbreviated.
         let mut zeros = 0..0;
         for start in 0..8 {
             let end = (start..8).find(|&i| group(i) != 0).unwrap_or(8);

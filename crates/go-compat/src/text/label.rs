@@ -1,9 +1,9 @@
-//! The rules of Kubernetes label keys, label values and DNS names, and what is said about a text that breaks them.
+//! Validation of Kubernetes label keys, label values and DNS names.
 //!
-//! Upstream counterpart: `k8s.io/apimachinery/pkg/api/validate/content` and `pkg/util/validation`. The patterns are matched
-//! by hand; the messages name them.
+//! Upstream counterpart: `k8s.io/apimachinery/pkg/api/validate/content` and `pkg/util/validation`. The patterns are
+//! matched by hand; the messages quote them.
 
-/// How a Kubernetes version speaks of label keys.
+/// The wording of label key errors, which depends on the Kubernetes version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wording {
     /// "a valid label key", lengths in bytes (Kubernetes ≥ 1.35).
@@ -13,7 +13,7 @@ pub enum Wording {
 }
 
 impl Wording {
-    /// Names say characters where they count bytes; label keys and values say bytes since they are called so.
+    /// Messages about names say characters although they count bytes; those about label keys and values say bytes.
     fn unit(self) -> &'static str {
         match self {
             Self::LabelKey => "bytes",
@@ -22,7 +22,7 @@ impl Wording {
     }
 }
 
-/// Adds a problem if a text has more bytes than allowed.
+/// Adds a problem if a string has more bytes than allowed.
 pub fn expect_length(text: &str, max: usize, unit: &str, out: &mut Vec<String>) {
     if text.len() > max {
         out.push(format!("must be no more than {max} {unit}"));
@@ -50,7 +50,7 @@ fn is_lower(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// Whether a text is a DNS label, its length aside.
+/// Reports whether a string is a DNS label, ignoring its length.
 pub fn is_label(text: &[u8]) -> bool {
     match text {
         [first, .., last] => is_lower(*first) && is_lower(*last) && text.iter().all(|&b| is_lower(b) || b == b'-'),
@@ -59,7 +59,7 @@ pub fn is_label(text: &[u8]) -> bool {
     }
 }
 
-/// Whether a text is a DNS subdomain, its length aside.
+/// Reports whether a string is a DNS subdomain, ignoring its length.
 pub fn is_subdomain(text: &[u8]) -> bool {
     text.split(|&byte| byte == b'.').all(is_label)
 }
@@ -76,7 +76,7 @@ fn is_key_name(text: &[u8]) -> bool {
     }
 }
 
-/// What is wrong with a text as a DNS subdomain.
+/// Validates a DNS subdomain.
 pub fn subdomain_problems(text: &str, unit: &str, out: &mut Vec<String>) {
     expect_length(text, 253, unit, out);
     if !is_subdomain(text.as_bytes()) {
@@ -89,7 +89,7 @@ pub fn subdomain_problems(text: &str, unit: &str, out: &mut Vec<String>) {
     }
 }
 
-/// What is wrong with a text as a DNS label.
+/// Validates a DNS label.
 pub fn dns1123_problems(text: &str, out: &mut Vec<String>) {
     expect_length(text, 63, "characters", out);
     if is_label(text.as_bytes()) {
@@ -107,7 +107,7 @@ pub fn dns1123_problems(text: &str, out: &mut Vec<String>) {
     }
 }
 
-/// What is wrong with a text as a DNS label that starts with a letter.
+/// Validates a DNS label that starts with a letter.
 pub fn dns1035_problems(text: &str, out: &mut Vec<String>) {
     expect_length(text, 63, "characters", out);
     if !(is_label(text.as_bytes()) && text.starts_with(|c: char| c.is_ascii_lowercase())) {
@@ -128,7 +128,7 @@ fn key_name_problem() -> String {
     )
 }
 
-/// What is wrong with a text as the key of a label.
+/// Validates a label key.
 pub fn key_problems(text: &str, wording: Wording, out: &mut Vec<String>) {
     let mut parts = text.split('/');
     let name = match (parts.next(), parts.next(), parts.next()) {
@@ -167,7 +167,7 @@ pub fn key_problems(text: &str, wording: Wording, out: &mut Vec<String>) {
     }
 }
 
-/// What is wrong with a text as the value of a label.
+/// Validates a label value.
 pub fn value_problems(text: &str, wording: Wording, out: &mut Vec<String>) {
     expect_length(text, 63, wording.unit(), out);
     if !(text.is_empty() || is_key_name(text.as_bytes())) {

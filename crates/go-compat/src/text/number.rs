@@ -1,21 +1,21 @@
-//! Go's `strconv` parsers with their error texts: `Atoi`, `ParseInt`, `ParseUint`, `ParseFloat`, `ParseBool`.
+//! Go's `strconv` parsers with their error messages: `Atoi`, `ParseInt`, `ParseUint`, `ParseFloat`, `ParseBool`.
 
 use thiserror::Error;
 
 use super::quote::quote;
 
-/// Why a text is no number.
+/// The cause of a [`NumberError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Reason {
-    /// It is not written as one.
+    /// The string is not written as a number.
     #[error("invalid syntax")]
     Syntax,
-    /// It does not fit.
+    /// The number does not fit the type.
     #[error("value out of range")]
     Range,
 }
 
-/// A text that is no number; prints as Go's `strconv.NumError`.
+/// An invalid number; prints as Go's `strconv.NumError`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("strconv.{function}: parsing {}: {reason}", quote(.text))]
 pub struct NumberError {
@@ -33,7 +33,6 @@ impl NumberError {
         }
     }
 
-    /// The reason alone.
     pub fn reason(&self) -> Reason {
         self.reason
     }
@@ -110,7 +109,7 @@ fn unsigned(text: &str, base: u32, bits: u32) -> Result<u64, Reason> {
             underscores = true;
             continue;
         }
-        // A digit that is wrong after the value has overflown still counts as overflow.
+        // A wrong digit after an overflow still counts as overflow.
         let digit = char::from(byte)
             .to_digit(36)
             .filter(|d| *d < base)
@@ -127,7 +126,7 @@ fn unsigned(text: &str, base: u32, bits: u32) -> Result<u64, Reason> {
     Ok(value)
 }
 
-/// Whether every underscore stands between digits, or between a base prefix and a digit.
+/// Reports whether every underscore is between digits, or between a base prefix and a digit.
 fn underscores_ok(text: &str) -> bool {
     let text = text.strip_prefix(['-', '+']).unwrap_or(text).as_bytes();
     let prefix = match text {
@@ -176,7 +175,7 @@ fn finish(text: &str, parsed: Option<(f64, bool)>) -> Result<f64, NumberError> {
     }
 }
 
-/// The value, and whether it was written as a word (an infinity or not a number), so that it is no overflow.
+/// Returns the value and whether it was written as a word (an infinity or not-a-number), so that it is not an overflow.
 fn float(text: &str, mantissa_bits: u32, min_exp: i64, decimal: fn(&str) -> Option<f64>) -> Option<(f64, bool)> {
     let (sign, rest) = match text.as_bytes().first() {
         Some(b'-') => (-1.0, &text[1..]),
@@ -203,7 +202,7 @@ fn float(text: &str, mantissa_bits: u32, min_exp: i64, decimal: fn(&str) -> Opti
     if hex {
         return hex_float(&digits[2..], mantissa_bits, min_exp).map(|value| (sign * value, false));
     }
-    // What is left to the standard parser is only what Go takes as well.
+    // The standard parser only receives what Go accepts as well.
     let (mantissa, exponent) = digits
         .split_once(['e', 'E'])
         .map_or((digits, None), |(m, e)| (m, Some(e)));
@@ -229,7 +228,7 @@ fn hex_float(text: &str, mantissa_bits: u32, min_exp: i64) -> Option<f64> {
     if !is_exponent(exponent) {
         return None;
     }
-    // A long exponent only has to stay far out of range, as long as no mantissa can bring it back.
+    // A long exponent only has to stay so far out of range that no mantissa can bring it back.
     let limit = 1_000_000_000;
     let exponent = exponent.parse::<i64>().map_or_else(
         |_| if exponent.starts_with('-') { -limit } else { limit },
@@ -276,7 +275,7 @@ fn hex_float(text: &str, mantissa_bits: u32, min_exp: i64) -> Option<f64> {
     let rest = if drop == 64 { value } else { value & ((1 << drop) - 1) };
     let up = rest > half || rest == half && (sticky || kept & 1 == 1);
     let kept = kept + u64::from(up);
-    // Overflow of the type is judged on the rounded value.
+    // Overflow of the type is determined on the rounded value.
     let max_exp = -min_exp + 1;
     let width = 64 - i64::from(kept.leading_zeros());
     if kept == 0 {
@@ -286,7 +285,7 @@ fn hex_float(text: &str, mantissa_bits: u32, min_exp: i64) -> Option<f64> {
     if width + scale - 1 > max_exp {
         return Some(f64::INFINITY);
     }
-    // Exact: the kept bits and the power of two fit, in two steps where the power itself would not.
+    // Exact: the kept bits and the power of two fit, in two steps if the power itself would not.
     let first = scale.clamp(-1000, 1000);
     Some(kept as f64 * power_of_two(first) * power_of_two(scale - first))
 }

@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: Go's `path` and, on Unix, `path/filepath`.
 
-/// Go's `path.Clean`: no empty parts, no `.`, no `..` that can be taken away.
+/// Go's `path.Clean`: removes empty parts, `.`, and each `..` that has a part before it.
 pub fn clean(path: &str) -> String {
     let rooted = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();
@@ -35,7 +35,7 @@ pub fn join(folder: &str, path: &str) -> String {
     clean(&format!("{folder}/{path}"))
 }
 
-/// The way from a folder to a path; both must be rooted, or neither.
+/// The path relative to a directory; both must be rooted, or neither.
 pub fn relative(folder: &str, path: &str) -> String {
     let (folder, path) = (clean(folder), clean(path));
     let parts = |text: &str| -> Vec<String> {

@@ -1,11 +1,11 @@
 //! Kubernetes' `resource.Quantity` (apimachinery 0.36).
 //!
-//! Upstream keeps small amounts as a scaled 64-bit integer and others as a decimal, and which one it is shows: CEL's
-//! `isInteger` and `asInteger` only know the first. So the two are kept apart here as well, with upstream's rules for
-//! when one becomes the other.
+//! Upstream keeps small amounts as a scaled 64-bit integer and others as a decimal, and the choice is visible: CEL's
+//! `isInteger` and `asInteger` only know the first. So both forms are kept here, with upstream's rules for converting
+//! one into the other.
 //!
-//! Deviations: amounts with more than 20,000 digits are refused or not aligned (see `decimal`). Upstream's `Cmp` turns its
-//! receiver into a decimal in passing when the other side is one; here a comparison changes nothing.
+//! Deviations: amounts with more than 20,000 digits are rejected or not aligned (see `decimal`). Upstream's `Cmp` turns
+//! its receiver into a decimal if the other side is one; here a comparison changes nothing.
 
 use std::{cmp::Ordering, fmt, str};
 
@@ -14,26 +14,26 @@ use thiserror::Error;
 
 use super::decimal::{Decimal, Rounding};
 
-/// The finest scale: everything below is rounded up.
+/// The finest scale: smaller amounts are rounded up.
 const NANO: i32 = -9;
-/// How many decimal digits the integer form holds.
+/// The number of decimal digits that the integer form holds.
 const INT_DIGITS: i32 = 18;
 
-/// Why a text is no quantity; prints as upstream does.
+/// An invalid quantity; prints as upstream does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
-    /// It is not a number with a suffix.
+    /// Not a number with a suffix.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
-    /// The number is none.
+    /// An invalid number.
     #[error("unable to parse numeric part of quantity")]
     Numeric,
-    /// The suffix is unknown.
+    /// An unknown suffix.
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
 
-/// How a quantity is written.
+/// The notation of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `12e6`.
@@ -70,14 +70,14 @@ enum Amount {
 pub struct Quantity {
     amount: Amount,
     format: Format,
-    /// The text it was read from, where upstream takes that for canonical.
+    /// The source text, if upstream considers it canonical.
     text: Option<Box<str>>,
 }
 
-/// The parts of a quantity's text.
+/// The parts of a quantity's source text.
 struct Parts<'t> {
     negative: bool,
-    /// The number with its sign.
+    /// Includes the sign.
     number: &'t str,
     whole: &'t str,
     fraction: &'t str,
@@ -90,7 +90,7 @@ impl Quantity {
         Self::int(value, 0, format)
     }
 
-    /// A decimal amount; it never counts as an integer (upstream's `NewDecimalQuantity`).
+    /// Creates a decimal amount; it never counts as an integer (upstream's `NewDecimalQuantity`).
     pub fn from_decimal(value: Decimal, format: Format) -> Self {
         Self {
             amount: Amount::Dec(value),
@@ -107,7 +107,6 @@ impl Quantity {
         }
     }
 
-    /// Reads a quantity.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Format);
@@ -150,7 +149,6 @@ impl Quantity {
         Ok(Self::from_decimal(amount, format))
     }
 
-    /// How it is written.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -172,7 +170,7 @@ impl Quantity {
         }
     }
 
-    /// Whether the amount is kept as a decimal rather than as an integer with a scale.
+    /// Reports whether the amount is kept as a decimal rather than as an integer with a scale.
     pub fn is_decimal(&self) -> bool {
         matches!(self.amount, Amount::Dec(_))
     }
@@ -198,12 +196,12 @@ impl Quantity {
         if exponent == 0 { base } else { base * pow10(exponent) }
     }
 
-    /// The amount rounded away from zero to an integer; wraps as upstream where it does not fit.
+    /// The amount rounded away from zero to an integer; wraps like upstream if it does not fit.
     pub fn value(&self) -> i64 {
         self.scaled_value(0)
     }
 
-    /// The amount in thousandths, rounded away from zero; wraps as upstream where it does not fit.
+    /// The amount in thousandths, rounded away from zero; wraps like upstream if it does not fit.
     pub fn milli_value(&self) -> i64 {
         self.scaled_value(-3)
     }
@@ -212,7 +210,7 @@ impl Quantity {
         match &self.amount {
             Amount::Int { value, scale } if *scale < to => scale_down(*value, to.wrapping_sub(*scale)).0,
             Amount::Int { value, scale } => match scale.wrapping_sub(to) {
-                // Upstream has shortcuts for these, which wrap; the general way ends in zero.
+                // Upstream has shortcuts for these, which wrap; the general path ends in zero.
                 by @ (1 | 2 | 3 | 6 | 9) if *value != i64::MIN => value.wrapping_mul(10i64.pow(by.unsigned_abs())),
                 by => scale_up(*value, by).unwrap_or(0),
             },
@@ -261,15 +259,15 @@ impl Quantity {
         Self::from_decimal(self.to_decimal().mul(&other.to_decimal()), self.format)
     }
 
-    /// The quotient of two quantities to the finer of their scales, rounded towards zero, as Kyverno's `divide` computes it;
-    /// `None` for a division by zero.
+    /// The quotient of two quantities to the finer of their scales, rounded towards zero, as Kyverno's `divide`
+    /// computes it; `None` for a division by zero.
     pub fn div(&self, other: &Self) -> Option<Self> {
         let (a, b) = (self.to_decimal(), other.to_decimal());
         let quotient = a.quo(&b, a.scale().max(b.scale()), Rounding::Down)?;
         Some(Self::from_decimal(quotient, self.format))
     }
 
-    /// Rounds up to a power of ten; upstream keeps the text it was read from if nothing needs rounding.
+    /// Rounds up to a power of ten; like upstream, keeps the source text if nothing needs rounding.
     pub fn round_up(self, scale: i32) -> Self {
         let amount = match self.amount {
             Amount::Int { scale: own, .. } if own >= scale => return self,
@@ -331,7 +329,7 @@ impl Quantity {
         (number, exponent.wrapping_sub(extra))
     }
 
-    /// Digits and a power of 1024; `None` if the amount is no integer.
+    /// Digits and a power of 1024; `None` if the amount is not an integer.
     fn binary(&self) -> Option<(String, i32)> {
         if let Amount::Int { value, scale } = self.amount {
             if scale < 0 && !scale_down(value, scale.wrapping_neg()).1 {
@@ -362,7 +360,7 @@ impl Quantity {
 }
 
 impl fmt::Display for Quantity {
-    /// The text it was read from where that is canonical by upstream's quick check, else the canonical form.
+    /// Prints the source text if upstream's quick check considers it canonical, else the canonical form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.text {
             Some(text) => f.write_str(text),
@@ -414,7 +412,7 @@ impl Ord for Quantity {
     }
 }
 
-/// Takes a text apart. Leading zeros of the whole part are dropped, and a text without any digit counts as zero.
+/// Splits a quantity. Leading zeros of the integer part are dropped, and a string without any digit counts as zero.
 fn split(text: &str) -> Result<Parts<'_>, QuantityError> {
     let negative = text.starts_with('-');
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -434,7 +432,7 @@ fn split(text: &str) -> Result<Parts<'_>, QuantityError> {
         Some(rest) => rest.split_at(digits(rest)),
         None => ("", rest),
     };
-    // What follows the number: letters, at most one sign, digits.
+    // A suffix has letters, at most one sign, and digits.
     let letters = rest.bytes().take_while(|b| b"eEinumkKMGTP".contains(b)).count();
     let tail = &rest[letters..];
     let tail = tail.strip_prefix(['-', '+']).unwrap_or(tail);
@@ -473,14 +471,14 @@ fn suffix(text: &str) -> Option<(u32, i32, Format)> {
         "Ei" => binary(60),
         _ => {
             let digits = text.strip_prefix(['e', 'E'])?;
-            // The exponent is read with 64 bits and then cut to 32.
+            // The exponent is read with 64 bits and then truncated to 32.
             let exponent: i64 = digits.parse().ok()?;
             Some((10, exponent as i32, Format::DecimalExponent))
         }
     }
 }
 
-/// The integer form, if upstream's estimate of the digits lets the text have it.
+/// The integer form, if upstream's estimate of the number of digits permits it.
 fn fast(parts: &Parts<'_>, exponent: i32, format: Format) -> Option<(i64, i32)> {
     let (whole, fraction) = (parts.whole.len() as i32, parts.fraction.len() as i32);
     let (factor, scale, spare) = match format {
@@ -497,7 +495,8 @@ fn fast(parts: &Parts<'_>, exponent: i32, format: Format) -> Option<(i64, i32)> 
     Some((if parts.negative { -value } else { value }, scale))
 }
 
-/// Upstream's quick check that a text is its own canonical form; it errs now and then, which shows in what is printed.
+/// Upstream's quick check that a string is its own canonical form; it is occasionally wrong, which shows in printed
+/// quantities.
 fn is_canonical(parts: &Parts<'_>, value: i64, exponent: i32, scale: i32, format: Format) -> bool {
     match format {
         Format::BinarySi => exponent % 10 == 0 && (value >> exponent) & 7 != 0,
@@ -548,7 +547,7 @@ fn scale_up(value: i64, by: i32) -> Option<i64> {
     value.checked_mul(10i64.checked_pow(by.unsigned_abs())?)
 }
 
-/// `value / 10^by` rounded away from zero, and whether that was exact.
+/// `value / 10^by` rounded away from zero, and whether the division was exact.
 fn scale_down(value: i64, by: i32) -> (i64, bool) {
     if by <= 0 || value == 0 {
         return (value, true);
@@ -601,7 +600,7 @@ fn low_bits(value: &BigInt) -> i64 {
     }
 }
 
-/// A float as Go converts it to an integer on x86-64: what does not fit becomes the smallest one.
+/// Go's conversion of a float to an integer on x86-64: values out of range become the smallest integer.
 fn go_int(value: f64) -> i64 {
     if value < 9_223_372_036_854_775_808.0 {
         value as i64
@@ -610,7 +609,7 @@ fn go_int(value: f64) -> i64 {
     }
 }
 
-/// Go's `math.Pow10`, which multiplies two table entries and so differs from the nearest float here and there.
+/// Go's `math.Pow10`, which multiplies two table entries and so sometimes differs from the nearest float.
 fn pow10(exponent: i32) -> f64 {
     const COARSE: [f64; 10] = [1e0, 1e32, 1e64, 1e96, 1e128, 1e160, 1e192, 1e224, 1e256, 1e288];
     const COARSE_NEGATIVE: [f64; 11] = [

@@ -1,10 +1,10 @@
-//! Go's `strconv.Quote`, which `%q` prints too: most of upstream's error texts quote their input with it.
+//! Go's `strconv.Quote` (also `%q`), with which most upstream error messages quote their input.
 
 use std::{fmt::Write, sync::OnceLock};
 
 use regex_syntax::hir::{Class, ClassUnicode, Hir, HirKind};
 
-/// A text in double quotes, with escapes where a character is not printable.
+/// Quotes a string, with escapes for characters that are not printable.
 pub fn quote(text: &str) -> String {
     quoted(text, '"', is_print)
 }
@@ -14,7 +14,7 @@ pub fn quote_ascii(text: &str) -> String {
     quoted(text, '"', |c| c.is_ascii())
 }
 
-/// [`quote`] of bytes that are text for the most part: error texts quote pieces that may end inside of a character.
+/// [`quote`] of bytes that are mostly text: error messages quote fragments that may end inside a character.
 pub fn quote_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
     out.push('"');
@@ -30,7 +30,7 @@ pub fn quote_bytes(bytes: &[u8]) -> String {
     out
 }
 
-/// A text as Go's `encoding/json` writes it: what HTML gives a meaning is escaped.
+/// A string as Go's `encoding/json` writes it, with HTML characters escaped.
 pub fn go_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     for c in serde_json::Value::from(text).to_string().chars() {
@@ -64,7 +64,7 @@ fn quoted(text: &str, mark: char, plain: fn(char) -> bool) -> String {
     out
 }
 
-/// Appends one character; `plain` says that it may stand for itself if it is not a control character.
+/// Appends one character; `plain` permits it unescaped unless it is a control character.
 fn push(out: &mut String, c: char, mark: char, plain: bool) {
     match c {
         '\\' => out.push_str(r"\\"),
@@ -92,15 +92,15 @@ fn push(out: &mut String, c: char, mark: char, plain: bool) {
     }
 }
 
-/// Whether Go counts a character as printable: letters, marks, numbers, punctuation, symbols and the ASCII space, by the
-/// tables of Unicode 15.0.
+/// Reports whether Go counts a character as printable: letters, marks, numbers, punctuation, symbols and the ASCII
+/// space, by the tables of Unicode 15.0.
 pub fn is_print(c: char) -> bool {
     static TABLE: OnceLock<ClassUnicode> = OnceLock::new();
     if c.is_ascii() {
         return !c.is_ascii_control();
     }
     let table = TABLE.get_or_init(|| {
-        // `regex-syntax` has newer tables; what came after 15.0 is taken out again.
+        // `regex-syntax` has newer tables; characters added after 15.0 are removed again.
         let class = regex_syntax::parse(r"[\p{age=15.0}--\p{C}--\p{Z}]").map(Hir::into_kind);
         match class {
             Ok(HirKind::Class(Class::Unicode(class))) => class,

@@ -1,19 +1,16 @@
 //! Semantic versions.
 //!
-//! Upstream counterpart: github.com/blang/semver/v4 `Parse` and `Compare`, error texts included.
+//! Upstream counterpart: github.com/blang/semver/v4 `Parse` and `Compare`, error messages included.
 
 use std::{cmp::Ordering, fmt};
 
 use super::quote::quote_bytes;
 
-/// A version; build metadata plays no part in the order.
+/// A version; build metadata does not affect the order.
 #[derive(Debug, Clone)]
 pub struct Version {
-    /// The first number.
     pub major: u64,
-    /// The second number.
     pub minor: u64,
-    /// The third number.
     pub patch: u64,
     pre: Vec<Identifier>,
     build: Vec<String>,
@@ -26,7 +23,7 @@ enum Identifier {
     Text(String),
 }
 
-/// Reads a version; the error is upstream's text.
+/// Parses a version; the error is upstream's message.
 pub fn parse(text: &str) -> Result<Version, String> {
     if text.is_empty() {
         return Err("Version string empty".to_owned());
@@ -136,7 +133,6 @@ fn metadata(text: &str) -> Result<String, String> {
 }
 
 impl Version {
-    /// The order of two versions.
     pub fn compare(&self, other: &Version) -> Ordering {
         let numbers = |version: &Version| (version.major, version.minor, version.patch);
         numbers(self)

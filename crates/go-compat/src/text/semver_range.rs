@@ -1,7 +1,9 @@
 //! Ranges of semantic versions: `>=1.2.0 <2.0.0 || 3.x`.
 //!
-//! Upstream counterpart: github.com/blang/semver/v4 `ParseRange`, error texts included; parts of one character are dropped as
-//! there. Deviation: only ASCII digits begin a version.
+//! Upstream counterpart: github.com/blang/semver/v4 `ParseRange`, error messages included; like upstream, it drops
+//! parts of one character.
+//!
+//! Deviation: only ASCII digits begin a version.
 
 use std::cmp::Ordering;
 
@@ -11,14 +13,14 @@ use super::{
     semver::{self, Version},
 };
 
-/// Which versions a comparison takes.
+/// Accepts the orderings of one comparison operator.
 type Comparator = fn(Ordering) -> bool;
 
-/// A range: one of the alternatives must take a version, with all of its comparisons.
+/// A range: a version must satisfy all comparisons of at least one alternative.
 pub struct Range(Vec<Vec<(Comparator, Version)>>);
 
 impl Range {
-    /// Reads a range; the error is upstream's text.
+    /// Parses a range; the error is upstream's message.
     pub fn parse(text: &str) -> Result<Self, String> {
         let parts = split_and_trim(text);
         let mut alternatives = Vec::new();
@@ -36,8 +38,8 @@ impl Range {
         Ok(Self(comparisons))
     }
 
-    /// Whether a version lies in the range; `None` where upstream calls a function that is not there, because an alternative
-    /// is empty.
+    /// Reports whether a version lies in the range; `None` if an alternative is empty, for which upstream calls a nil
+    /// function.
     pub fn contains(&self, version: &Version) -> Option<bool> {
         for alternative in &self.0 {
             if alternative.is_empty() {
@@ -54,7 +56,7 @@ impl Range {
     }
 }
 
-/// Parts between blanks; a blank after an operator does not count.
+/// Splits at blanks; a blank after an operator does not count.
 fn split_and_trim(text: &str) -> Vec<String> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -94,7 +96,7 @@ fn split_operator(part: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// Writes a part with an `x` in terms of versions.
+/// Rewrites a part with an `x` as comparisons with versions.
 fn expand_wildcard(part: &str, out: &mut Vec<String>) -> Result<(), String> {
     if !part.contains('x') {
         out.push(part.to_owned());
@@ -133,7 +135,7 @@ fn expand_wildcard(part: &str, out: &mut Vec<String>) -> Result<(), String> {
     Ok(())
 }
 
-/// The version with zeros for what is open.
+/// Replaces the wildcards of a version by zeros.
 fn flat(version: &str) -> String {
     let flat = version.replacen(".x.x", ".x", 1).replacen(".x", ".0", 1);
     if flat.split('.').count() == 2 {

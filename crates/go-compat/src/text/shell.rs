@@ -1,6 +1,6 @@
-//! Words of a command line that people copy into a shell.
+//! Quoting of words in shell commands that users copy.
 
-/// A word as a shell reads it: with quotes where it needs them.
+/// Quotes a word for a shell, if necessary.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@%+,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,9 +1,11 @@
 //! Points in time as Go's `time.Time` keeps them: an instant and the offset it was written with.
 //!
-//! Upstream counterpart: Go's `time` package as cel-go's `common/types/timestamp.go` uses it: `time.Parse` with the layout
-//! RFC3339 (lenient where that is lenient), RFC3339Nano for printing, `time.LoadLocation` for zones. Other layouts:
-//! `time_layout` beside it.
-//! Deviations: the zone `Local` is UTC, and names of files that are no zones (`zone.tab`, directories) are unknown zones.
+//! Upstream counterpart: Go's `time` package as cel-go's `common/types/timestamp.go` uses it: `time.Parse` with the
+//! layout RFC3339 (lenient as upstream), RFC3339Nano for printing, `time.LoadLocation` for zones. Other layouts are in
+//! `time_layout`.
+//!
+//! Deviations: the zone `Local` is UTC, and names of files that are not zones (`zone.tab`, directories) are unknown
+//! zones.
 
 use std::fmt;
 
@@ -17,19 +19,18 @@ const MAX_SECONDS: i64 = 253_402_300_799;
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// A point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timestamp {
     /// Seconds since 1970-01-01T00:00:00Z.
     pub seconds: i64,
     /// Nanoseconds within the second, below 1,000,000,000.
     pub nanos: u32,
-    /// The offset from UTC in seconds that the text had; it shows when the value is printed.
+    /// The offset from UTC in seconds that the source text had; it shows when the value is printed.
     pub offset: i32,
 }
 
 impl Timestamp {
-    /// A point in time in UTC, if it lies within the years 1 to 9999.
+    /// Returns a point in time in UTC; `None` outside the years 1 to 9999.
     pub fn from_seconds(seconds: i64) -> Option<Self> {
         (MIN_SECONDS..=MAX_SECONDS).contains(&seconds).then_some(Self {
             seconds,
@@ -38,22 +39,22 @@ impl Timestamp {
         })
     }
 
-    /// The instant, whatever the offset it was written with.
+    /// The instant, regardless of the offset.
     pub fn instant(self) -> (i64, u32) {
         (self.seconds, self.nanos)
     }
 
-    /// Go's zero time, which `optional.ofNonZeroValue` asks about: the first instant of year 1.
+    /// Go's zero time, which `optional.ofNonZeroValue` tests for: the first instant of year 1.
     pub fn is_zero(self) -> bool {
         self.instant() == (MIN_SECONDS, 0)
     }
 
-    /// Whether the instant lies within the years 1 to 9999.
+    /// Reports whether the instant lies within the years 1 to 9999.
     pub fn is_in_range(self) -> bool {
         (MIN_SECONDS..=MAX_SECONDS).contains(&self.seconds)
     }
 
-    /// The time a number of nanoseconds later; `None` outside of the years 1 to 9999.
+    /// Adds nanoseconds; `None` outside the years 1 to 9999.
     pub fn plus(self, nanos: i64) -> Option<Self> {
         let total = i64::from(self.nanos) + nanos.rem_euclid(NANOS_PER_SECOND);
         let seconds = nanos.div_euclid(NANOS_PER_SECOND) + total / NANOS_PER_SECOND;
@@ -65,8 +66,8 @@ impl Timestamp {
         later.is_in_range().then_some(later)
     }
 
-    /// The last multiple of a duration in nanoseconds since the year 1 that is not later; the time itself where the
-    /// duration is not positive (Go's `Time.Truncate`).
+    /// Rounds down to a multiple of `step` nanoseconds since the year 1; returns the time itself if `step` is not
+    /// positive (Go's `Time.Truncate`).
     pub fn truncate(self, step: i64) -> Self {
         if step <= 0 {
             return self;
@@ -81,14 +82,14 @@ impl Timestamp {
         }
     }
 
-    /// The nanoseconds since another time; `None` where they do not fit 64 bits.
+    /// The nanoseconds since another time; `None` if they do not fit 64 bits.
     pub fn since(self, earlier: Self) -> Option<i64> {
         (self.seconds.checked_sub(earlier.seconds)?)
             .checked_mul(NANOS_PER_SECOND)?
             .checked_add(i64::from(self.nanos) - i64::from(earlier.nanos))
     }
 
-    /// Reads a time as Go's `time.Parse(time.RFC3339, …)` does: beyond the RFC it takes hours of one digit, a comma
+    /// Parses a time like Go's `time.Parse(time.RFC3339, …)`: beyond the RFC it accepts hours of one digit, a comma
     /// before the fraction, and offsets up to 24:60.
     pub fn parse(text: &str) -> Option<Self> {
         let mut rest = text.as_bytes();
@@ -126,8 +127,8 @@ impl Timestamp {
         })
     }
 
-    /// Whether a text has the form of RFC 3339: what [`Timestamp::parse`] takes beyond that is refused here, the calendar
-    /// is not looked at.
+    /// Reports whether a string has the form of RFC 3339, without the extensions of [`Timestamp::parse`]. Does not
+    /// check the calendar.
     pub fn is_strict_rfc3339(text: &str) -> bool {
         fn strict(mut rest: &[u8]) -> Option<()> {
             let mut within = |count, low: i64, high: i64, after: &[u8]| {
@@ -175,7 +176,7 @@ impl Timestamp {
         Civil::new(self.seconds, self.nanos)
     }
 
-    /// Date and time of day in a zone as cel-go reads it: the name of a zone, or `±HH:MM`; the text of the error.
+    /// Date and time of day in a zone as cel-go reads it: a zone name, or `±HH:MM`. The error is cel-go's message.
     pub fn in_zone(self, zone: &str) -> Result<Civil, String> {
         let offset = match zone.split_once(':') {
             Some((hours, minutes)) => fixed_offset(zone, hours, minutes)?,
@@ -184,7 +185,7 @@ impl Timestamp {
         Ok(Civil::new(self.seconds + offset, self.nanos))
     }
 
-    /// The same instant as UTC shows it.
+    /// The same instant with the offset of UTC.
     pub fn to_utc(self) -> Self {
         Self { offset: 0, ..self }
     }
@@ -212,7 +213,7 @@ impl fmt::Display for Timestamp {
         if self.offset == 0 {
             return f.write_str("Z");
         }
-        // Go drops the seconds of an offset before it looks at the sign.
+        // Go drops the seconds of an offset before it determines the sign.
         let minutes = self.offset / 60;
         let sign = if minutes < 0 { '-' } else { '+' };
         let minutes = minutes.abs();
@@ -220,26 +221,21 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A date and a time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Civil {
-    /// The year.
     pub year: i64,
-    /// The month, 1 to 12.
+    /// 1 to 12.
     pub month: i64,
-    /// The day of the month, 1 to 31.
+    /// 1 to 31.
     pub day: i64,
-    /// The day of the year, from 0.
+    /// From 0.
     pub day_of_year: i64,
-    /// The day of the week, Sunday is 0.
+    /// Sunday is 0.
     pub weekday: i64,
-    /// The hour, 0 to 23.
+    /// 0 to 23.
     pub hour: i64,
-    /// The minute.
     pub minute: i64,
-    /// The second.
     pub second: i64,
-    /// The millisecond.
     pub millisecond: i64,
 }
 
@@ -277,7 +273,7 @@ fn digits(rest: &mut &[u8], count: usize) -> Option<i64> {
     })
 }
 
-/// The digits after `.` or `,`; what follows the ninth is dropped.
+/// The digits after `.` or `,`; digits after the ninth are dropped.
 fn fraction(rest: &mut &[u8]) -> u32 {
     let [b'.' | b',', tail @ ..] = *rest else { return 0 };
     let count = tail.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -307,7 +303,7 @@ fn offset(rest: &mut &[u8]) -> Option<i32> {
     (hours <= 24 && minutes <= 60).then_some(sign * (hours * 60 + minutes) as i32 * 60)
 }
 
-/// The seconds of an offset `±HH:MM`; hours and minutes are any numbers that Go's `Atoi` takes.
+/// The seconds of an offset `±HH:MM`; hours and minutes are any numbers that Go's `Atoi` accepts.
 fn fixed_offset(zone: &str, hours: &str, minutes: &str) -> Result<i64, String> {
     let number = |text| number::atoi(text).map_err(|error| error.to_string());
     let hours = number(hours)?;
@@ -331,7 +327,7 @@ fn named_offset(name: &str, at: Timestamp) -> Result<i64, String> {
     if invalid {
         return Err("time: invalid location name".to_owned());
     }
-    // Go looks for a file of that name, so the case counts.
+    // Go looks for a file of that name, so names are case-sensitive.
     let zone = jiff::tz::TimeZone::get(name)
         .ok()
         .filter(|zone| zone.iana_name() == Some(name))
@@ -353,8 +349,7 @@ pub fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01 of a date of the Gregorian calendar; years of 400 count from March, so that the leap day is the
-/// last.
+/// Days since 1970-01-01 of a date of the Gregorian calendar. Years start in March, so that the leap day comes last.
 pub fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

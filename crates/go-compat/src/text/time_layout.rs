@@ -1,14 +1,14 @@
 //! Times in the layouts of Go's `time` package.
 //!
-//! Upstream counterpart: Go's `time/format.go` (`Parse`, `nextStdChunk`), error texts included. Known deviation: the local
-//! zone is UTC, so that the abbreviation of any other zone stands for an offset of zero, as it does for Go on a machine
-//! that runs in UTC.
+//! Upstream counterpart: Go's `time/format.go` (`Parse`, `nextStdChunk`), error messages included.
+//!
+//! Known deviation: the local zone is UTC, so that the abbreviation of any other zone means an offset of zero, as for
+//! Go on a machine that runs in UTC.
 
 use std::fmt::Write as _;
 
 use super::time::{Timestamp, days_from_civil, days_in_month, is_leap_year};
 
-/// The layout of RFC 3339.
 pub const RFC3339: &str = "2006-01-02T15:04:05Z07:00";
 
 const MONTHS: [&str; 12] = [
@@ -35,7 +35,7 @@ const DAYS: [&str; 7] = [
     "Saturday",
 ];
 
-/// A piece of a layout that stands for a part of a time.
+/// A piece of a layout that denotes a part of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Chunk {
     LongMonth,
@@ -61,7 +61,7 @@ enum Chunk {
     UpperPm,
     LowerPm,
     ZoneName,
-    /// A numeric offset; `z` takes `Z` for UTC.
+    /// A numeric offset; `z` accepts `Z` for UTC.
     Zone {
         z: bool,
         form: ZoneForm,
@@ -81,7 +81,7 @@ enum ZoneForm {
     ColonSeconds,
 }
 
-/// The first chunk of a layout with the place where it starts and its length.
+/// The first chunk of a layout with its start and length.
 fn next_chunk(layout: &[u8]) -> Option<(usize, usize, Chunk)> {
     (0..layout.len()).find_map(|at| chunk_at(layout, at))
 }
@@ -112,7 +112,7 @@ fn chunk_at(layout: &[u8], at: usize) -> Option<(usize, usize, Chunk)> {
         [b'1', ..] => found(1, Chunk::NumMonth),
         [b'2', b'0', b'0', b'6', ..] => found(4, Chunk::LongYear),
         [b'2', ..] => found(1, Chunk::Day),
-        // A blank of its own before a year.
+        // A literal underscore before a year.
         [b'_', b'2', b'0', b'0', b'6', ..] => Some((at + 1, 4, Chunk::LongYear)),
         [b'_', b'2', ..] => found(2, Chunk::UnderDay),
         [b'_', b'_', b'2', ..] => found(3, Chunk::UnderYearDay),
@@ -149,7 +149,7 @@ fn chunk_at(layout: &[u8], at: usize) -> Option<(usize, usize, Chunk)> {
     }
 }
 
-/// Why a chunk could not be read.
+/// The cause of a failure to read a chunk.
 enum Failure {
     Bad,
     OutOfRange(&'static str),
@@ -157,7 +157,7 @@ enum Failure {
 
 type Read<T> = Result<T, Failure>;
 
-/// What has been read so far.
+/// The parts read so far.
 struct Parts {
     year: i64,
     month: Option<i64>,
@@ -170,12 +170,12 @@ struct Parts {
     pm: bool,
     am: bool,
     utc: bool,
-    /// Go's mark for "no offset" is the offset of minus one second.
+    /// Go's marker for "no offset" is the offset of minus one second.
     offset: i64,
     zone_name: Vec<u8>,
 }
 
-/// Reads a time, as Go's `time.Parse`; the error is Go's text.
+/// Parses a time like Go's `time.Parse`; the error is Go's message.
 pub fn parse(layout: &str, text: &str) -> Result<Timestamp, String> {
     let problem = |message: &str| format!("parsing time {}{message}", quote(text.as_bytes()));
     let mismatch = |element: &[u8], value: &[u8]| {
@@ -284,7 +284,7 @@ impl Parts {
             }
             Chunk::Second | Chunk::ZeroSecond => {
                 self.second = in_range(number(value, chunk == Chunk::ZeroSecond)?, 0, 59, "second")?;
-                // A fraction is taken even where the layout has none.
+                // A fraction is accepted even if the layout has none.
                 if let [b'.' | b',', b'0'..=b'9', ..] = **value {
                     let fraction = next_chunk(rest_layout).map(|(_, _, chunk)| chunk);
                     if !matches!(fraction, Some(Chunk::ExactFraction(_) | Chunk::Fraction)) {
@@ -369,8 +369,8 @@ impl Parts {
         if self.offset != -1 {
             return Ok(at(seconds - self.offset, self.offset));
         }
-        // The zone of a name has an unknown offset: the clock is taken for UTC's, and only shown with the hours of
-        // `GMT+3`.
+        // A zone name has an unknown offset: the time is taken as UTC, and `GMT+3` only changes the offset that is
+        // shown.
         let hours = match self.zone_name.strip_prefix(b"GMT") {
             Some(hours) if !hours.is_empty() => atoi(hours).unwrap_or(0),
             _ => 0,
@@ -394,7 +394,7 @@ impl Parts {
         let (month, day) = found.unwrap_or_else(|| {
             let mut day = year_day;
             let mut month = 1;
-            // A year without a leap day.
+            // Year 1 is not a leap year.
             while day > days_in_month(1, month) {
                 day -= days_in_month(1, month);
                 month += 1;
@@ -411,7 +411,7 @@ impl Parts {
     }
 }
 
-/// The text after a piece of the layout that stands for itself; where it does not match, the text from there on.
+/// The text after a literal piece of the layout; if it does not match, the text from the mismatch on.
 fn skip<'t>(mut value: &'t [u8], mut prefix: &[u8]) -> Result<&'t [u8], &'t [u8]> {
     while let Some((&wanted, after)) = prefix.split_first() {
         if wanted == b' ' {
@@ -448,7 +448,7 @@ fn is_digit(text: &[u8], at: usize) -> bool {
     text.get(at).is_some_and(u8::is_ascii_digit)
 }
 
-/// One or two digits; two where that is asked for.
+/// One or two digits; exactly two if `fixed`.
 fn number(value: &mut &[u8], fixed: bool) -> Read<i64> {
     match **value {
         [a @ b'0'..=b'9', b @ b'0'..=b'9', ref rest @ ..] => {
@@ -463,7 +463,7 @@ fn number(value: &mut &[u8], fixed: bool) -> Read<i64> {
     }
 }
 
-/// A number with an optional sign; the texts are short.
+/// A number with an optional sign; the strings are short.
 fn atoi(text: &[u8]) -> Read<i64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -483,7 +483,7 @@ fn atoi(text: &[u8]) -> Read<i64> {
     Ok(if negative { -number } else { number })
 }
 
-/// The number of the name at the front, whatever its case.
+/// The index of the name at the start, ignoring case.
 fn name(value: &mut &[u8], names: &[&str], length: Option<usize>) -> Read<i64> {
     for (i, name) in names.iter().enumerate() {
         let name = name.as_bytes();
@@ -496,7 +496,7 @@ fn name(value: &mut &[u8], names: &[&str], length: Option<usize>) -> Read<i64> {
     Err(Failure::Bad)
 }
 
-/// The nanoseconds of a point with digits after it; the tenth and further digits are dropped.
+/// The nanoseconds of a point and the digits after it; digits after the ninth are dropped.
 fn nanoseconds(text: &[u8]) -> Read<u32> {
     let [b'.' | b',', digits @ ..] = text else {
         return Err(Failure::Bad);
@@ -541,7 +541,7 @@ fn clock_offset(sign: u8, clock: [[u8; 2]; 3]) -> Read<i64> {
         (60, "time zone offset minute"),
         (60, "time zone offset second"),
     ];
-    // What is out of range is reported even where a later part is no number at all.
+    // A range error takes precedence over a later syntax error.
     let mut out_of_range = None;
     let mut total = 0;
     let mut bad = false;
@@ -564,7 +564,7 @@ fn clock_offset(sign: u8, clock: [[u8; 2]; 3]) -> Read<i64> {
     }
 }
 
-/// The length of what looks like the abbreviation of a zone.
+/// The length of a possible zone abbreviation.
 fn zone_name(value: &[u8]) -> Option<usize> {
     if value.len() < 3 {
         return None;
@@ -592,7 +592,7 @@ fn zone_name(value: &[u8]) -> Option<usize> {
     accepted.then_some(upper)
 }
 
-/// The length of a sign and up to 23 hours; 0 where there are none.
+/// The length of a sign and up to 23 hours; 0 if absent.
 fn signed_hours(value: &[u8]) -> usize {
     let [b'+' | b'-', digits @ ..] = value else { return 0 };
     let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -602,7 +602,7 @@ fn signed_hours(value: &[u8]) -> usize {
     }
 }
 
-/// Go's `time` package quotes on its own: bytes outside of printable ASCII are written as hexadecimal numbers.
+/// Go's `time` package has its own quoting: bytes other than printable ASCII are written in hexadecimal.
 fn quote(text: &[u8]) -> String {
     let mut out = String::from("\"");
     for &byte in text {

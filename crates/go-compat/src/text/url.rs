@@ -1,13 +1,12 @@
 //! URLs.
 //!
-//! Upstream counterpart: Go `net/url` (1.26, with its strict reading of colons in hosts), error texts included. Decoded
-//! parts are bytes, because percent-encoding can spell text that is no UTF-8.
+//! Upstream counterpart: Go `net/url` (1.26, with its strict rules for colons in hosts), error messages included.
+//! Decoded parts are bytes, because percent-encoding can express invalid UTF-8.
 
 use std::borrow::Cow;
 
 use super::{ip::parse_addr, quote::quote_bytes};
 
-/// A URL that was read.
 #[derive(Debug, Clone, Default)]
 pub struct Url {
     scheme: String,
@@ -29,7 +28,7 @@ struct User {
     password: Option<Vec<u8>>,
 }
 
-/// The part of a URL that is being escaped or unescaped.
+/// The part of a URL being escaped or unescaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Path,
@@ -40,7 +39,7 @@ enum Part {
     Fragment,
 }
 
-/// Reads a URL, absolute or relative, with a fragment; the error is Go's text.
+/// Parses a URL, absolute or relative, with a fragment; the error is Go's message.
 ///
 /// Upstream: `url.Parse`.
 pub fn parse(text: &str) -> Result<Url, String> {
@@ -55,7 +54,7 @@ pub fn parse(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Reads an absolute URI or an absolute path, as in an HTTP request; the error is Go's text.
+/// Parses an absolute URI or an absolute path, as in an HTTP request; the error is Go's message.
 ///
 /// Upstream: `url.ParseRequestURI`.
 pub fn parse_request_uri(text: &str) -> Result<Url, String> {
@@ -163,7 +162,7 @@ fn parse_host(scheme: &str, host: &str) -> Result<Vec<u8>, String> {
         Some(_) => return fail("invalid IP-literal"),
         None => {}
     }
-    // Lists of hosts are a habit of database URLs; only the schemes of the web take colons at their word.
+    // Database URLs list several hosts, so only `http` and `https` are strict about colons.
     let colon = if matches!(scheme, "http" | "https") {
         host.find(':')
     } else {
@@ -200,7 +199,7 @@ fn parse_bracketed(host: &str) -> Result<Vec<u8>, String> {
     Ok([b"[", decoded.as_slice(), b"]", port.as_bytes()].concat())
 }
 
-/// Nothing, or a colon and digits.
+/// Empty, or a colon and digits.
 fn is_optional_port(port: &[u8]) -> bool {
     match port {
         [] => true,
@@ -273,32 +272,30 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Whether text could be the escaped form of a path or fragment as it stands.
+/// Reports whether a string is a valid escaped form of a path or fragment.
 fn is_valid_escaped(text: &str, part: Part) -> bool {
     text.bytes()
         .all(|byte| b"!$&'()*+,;=:@[]%".contains(&byte) || is_kept(byte, part))
 }
 
-/// More pairs than this, and a query reads as empty.
+/// A query with more pairs than this reads as empty.
 const MAX_QUERY_PAIRS: usize = 10_000;
 
 /// One key of a query with its values, decoded.
 pub type QueryEntry = (Vec<u8>, Vec<Vec<u8>>);
 
-/// The fields of a URL, as Go's structure has them.
+/// The fields of Go's `url.URL`.
 pub struct Fields<'u> {
-    /// Texts by name.
+    /// Text fields by name.
     pub texts: [(&'static str, Cow<'u, str>); 8],
-    /// Whether there is a user.
     pub user: bool,
-    /// Whether there is a `?` without a query.
+    /// A `?` without a query.
     pub force_query: bool,
-    /// Whether an empty host is not written.
+    /// An empty host is not written.
     pub omit_host: bool,
 }
 
 impl Url {
-    /// All fields.
     pub fn fields(&self) -> Fields<'_> {
         Fields {
             texts: [
@@ -317,12 +314,12 @@ impl Url {
         }
     }
 
-    /// The scheme in lower case, or nothing.
+    /// In lower case; may be empty.
     pub fn scheme(&self) -> &str {
         &self.scheme
     }
 
-    /// The host with its port, decoded.
+    /// Includes the port; decoded.
     pub fn host(&self) -> &[u8] {
         &self.host
     }
@@ -342,12 +339,12 @@ impl Url {
         self.split_host().0
     }
 
-    /// The port, or nothing.
+    /// May be empty.
     pub fn port(&self) -> &[u8] {
         self.split_host().1
     }
 
-    /// The path, escaped as it was written where that is valid.
+    /// The path, escaped as written if that is valid.
     pub fn escaped_path(&self) -> Cow<'_, str> {
         if !self.raw_path.is_empty() && is_valid_escaped(&self.raw_path, Part::Path) {
             Cow::Borrowed(&self.raw_path)
@@ -366,7 +363,7 @@ impl Url {
         }
     }
 
-    /// The query as keys and their values, in order of their first occurrence; pairs that do not decode are left out.
+    /// The query's keys and values, in order of first occurrence; pairs that do not decode are dropped.
     ///
     /// Upstream: `URL.Query`.
     pub fn query(&self) -> Vec<QueryEntry> {
@@ -397,7 +394,7 @@ impl Url {
 }
 
 impl std::fmt::Display for Url {
-    /// The URL in the form that Go's `URL.String` gives it.
+    /// Prints the URL as Go's `URL.String` does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut out = String::new();
         if !self.scheme.is_empty() {

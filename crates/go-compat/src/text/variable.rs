@@ -1,13 +1,13 @@
-//! Variables (`{{ … }}`) and references (`$( … )`) in the texts of classic policies: where they stand.
+//! Finds variables (`{{ … }}`) and references (`$( … )`) in the strings of classic policies.
 //!
-//! Upstream counterpart: `pkg/engine/variables/regex/vars.go`. The patterns are compiled when a text first has what they look for:
-//! most policies have neither.
+//! Upstream counterpart: `pkg/engine/variables/regex/vars.go`. The patterns are compiled on first use: most policies
+//! have neither.
 
 use std::{ops::Range, sync::LazyLock};
 
 use crate::regex::Regex;
 
-/// A pattern of this file; each is well-formed.
+/// A pattern of this file; all are well-formed.
 type Pattern = LazyLock<Option<Regex>>;
 
 static VARIABLE: Pattern = LazyLock::new(|| Regex::new(r"(^|[^\\])(\{\{(?:\{[^{}]*\}|[^{}])*\}\})").ok());
@@ -19,35 +19,34 @@ fn pattern<'r>(pattern: &'r Pattern, text: &str, with: &str) -> Option<&'r Regex
     if text.contains(with) { pattern.as_ref() } else { None }
 }
 
-/// The variables of a text that are at its beginning or behind anything but a backslash, with what they are behind.
+/// The variables that start the string or follow a character other than a backslash, including that character.
 pub fn variables(text: &str) -> Vec<Range<usize>> {
     let pattern = pattern(&VARIABLE, text, "{{");
     pattern.map_or_else(Vec::new, |pattern| pattern.find_all(text, None))
 }
 
-/// The same, without what they are behind.
+/// Like [`variables`], without the preceding character.
 pub fn bare_variables(text: &str) -> Vec<&str> {
     let found = pattern(&VARIABLE, text, "{{").map(|pattern| pattern.captures_all(text, None));
     let found = found.into_iter().flatten();
     found.filter_map(|captures| captures.get(2)).collect()
 }
 
-/// Whether a text has variables.
 pub fn has_variable(text: &str) -> bool {
     pattern(&VARIABLE, text, "{{").is_some_and(|pattern| pattern.is_match(text))
 }
 
-/// Whether a text begins with a variable.
+/// Reports whether a string begins with a variable.
 pub fn begins_with_variable(text: &str) -> bool {
     pattern(&INITIAL, text, "{{").is_some_and(|pattern| pattern.is_match(text))
 }
 
-/// Whether a text has a variable without braces in it, be it behind a backslash.
+/// Reports whether a string has a variable without nested braces, even after a backslash.
 pub fn has_simple_variable(text: &str) -> bool {
     pattern(&SIMPLE, text, "{{").is_some_and(|pattern| pattern.is_match(text))
 }
 
-/// The references of a text that are at its beginning or behind anything but a backslash, with what they are behind.
+/// The references that start the string or follow a character other than a backslash, including that character.
 pub fn references(text: &str) -> Vec<Range<usize>> {
     let pattern = pattern(&REFERENCE, text, "$(");
     pattern.map_or_else(Vec::new, |pattern| pattern.find_all(text, None))

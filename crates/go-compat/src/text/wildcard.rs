@@ -1,13 +1,13 @@
-//! Kyverno's wildcard match (`go-wildcard` 1.0.3): `*` is any run of characters, `?` exactly one, everything else itself.
+//! Kyverno's wildcard match (`go-wildcard` 1.0.3): `*` matches any run of characters, `?` exactly one.
 //!
-//! Upstream tries both branches of every `*` recursively, which is exponential; one remembered `*` is enough, because what
-//! an earlier one took never has to be reconsidered once a later one is reached.
+//! Upstream tries both branches of every `*` recursively, which is exponential. Remembering one `*` is enough: once a
+//! later one is reached, the extent of an earlier one never has to be reconsidered.
 
-/// Whether the whole text matches the pattern.
+/// Reports whether the whole text matches the pattern.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, bytes) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
-    // Where to resume: after the last `*`, and one character further in the text than last time.
+    // Where to resume: after the last `*`, one character further in the text than last time.
     let mut star: Option<(usize, usize)> = None;
     loop {
         match pattern.get(p) {
@@ -43,7 +43,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// Whether a text has a wildcard at all.
+/// Reports whether a string contains a wildcard.
 pub fn has_wildcard(text: &str) -> bool {
     text.bytes().any(|b| matches!(b, b'*' | b'?'))
 }

@@ -1,7 +1,9 @@
 //! Certificates and certificate requests.
 //!
-//! Upstream counterpart: Go's `crypto/x509/parser.go`. Known deviations: public keys other than RSA's are not looked into, the
-//! syntax of names in constraints is not checked, and most errors of malformed requests are not told apart.
+//! Upstream counterpart: Go's `crypto/x509/parser.go`.
+//!
+//! Known deviations: only RSA public keys are parsed, the syntax of names in constraints is not checked, and most
+//! errors in malformed requests are not distinguished.
 
 pub mod der;
 pub mod extensions;
@@ -13,15 +15,15 @@ use super::time::Timestamp;
 use der::{CONSTRUCTED, CONTEXT, Der, SEQUENCE, SET};
 use extensions::Extensions;
 
-/// What was read, or upstream's text of why not.
+/// The parsed value, or upstream's error message.
 pub type Parsed<T> = Result<T, String>;
 
 const RSA: [u32; 7] = [1, 2, 840, 113_549, 1, 1, 1];
-/// The largest modulus in bytes; writing it in decimal digits takes quadratic time.
+/// The largest modulus in bytes; printing it in decimal takes quadratic time.
 const MODULUS_LIMIT: usize = 8_192;
 
-/// The place of an algorithm in Go's list, 0 for one that is not there. The three of RSA-PSS have one name and are not told
-/// apart.
+/// The index of an algorithm in Go's list; 0 if unknown. The three variants of RSA-PSS share a name and are not
+/// distinguished.
 pub fn signature_algorithm(algorithm: &[u32]) -> u8 {
     match algorithm {
         [1, 2, 840, 113_549, 1, 1, 4] => 2,
@@ -45,7 +47,7 @@ pub struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// The key in a subject's public key info; `None` for one that is not RSA's.
+    /// The key in a subject's public key info; `None` if it is not an RSA key.
     fn parse(info: &'a [u8]) -> Parsed<Option<Self>> {
         let malformed = || "x509: malformed spki".to_owned();
         let mut info = Der(info).take(SEQUENCE).ok_or_else(malformed)?;
@@ -121,7 +123,7 @@ impl DistinguishedName {
     }
 }
 
-/// A string of one of the types that names use.
+/// Decodes a string of one of the types that names use.
 fn text(tag: u8, bytes: &[u8]) -> Parsed<String> {
     let latin = || bytes.iter().map(|&b| char::from(b)).collect();
     match tag {
@@ -152,7 +154,6 @@ fn text(tag: u8, bytes: &[u8]) -> Parsed<String> {
     }
 }
 
-/// A certificate.
 pub struct Certificate<'a> {
     pub raw: &'a [u8],
     pub raw_body: &'a [u8],
@@ -161,9 +162,9 @@ pub struct Certificate<'a> {
     pub raw_issuer: &'a [u8],
     pub signature: &'a [u8],
     pub key: Option<Key<'a>>,
-    /// The serial number, in two's complement.
+    /// In two's complement.
     pub serial: &'a [u8],
-    /// The version, 1 to 3.
+    /// 1 to 3.
     pub version: i64,
     pub subject: DistinguishedName,
     /// The algorithm of the signature.
@@ -272,7 +273,7 @@ pub struct Request<'a> {
     pub algorithm: Vec<u32>,
     pub key: Option<Key<'a>>,
     pub subject: DistinguishedName,
-    /// The attributes as they stand.
+    /// The attributes, not yet parsed.
     pub attributes: Der<'a>,
     pub extensions: Extensions<'a>,
 }

@@ -6,22 +6,22 @@ use rustc_hash::FxHashMap;
 
 use super::{Document, Entry, Key, Node, Parts, SCAN_LIMIT, Value};
 
-/// Takes a value's parts in order and lays them out as a [`Document`].
+/// Receives the parts of a value in order and lays them out as a [`Document`].
 ///
-/// Children are gathered on a stack and moved into the arena when their parent ends, so that each list and each map lies
-/// in one piece.
+/// Children are collected on a stack and moved into the arena when their parent ends, so that each list and each map is
+/// contiguous.
 #[derive(Debug, Default)]
 pub struct Builder {
     text: String,
     nodes: Vec<Node>,
     entries: Vec<Entry>,
     large: Vec<(u32, Box<[u32]>)>,
-    /// Finished children of open lists, and the values waiting to become the root.
+    /// Finished children of open lists, and candidates for the root.
     items: Vec<Node>,
     /// Finished entries of open maps.
     pairs: Vec<Entry>,
     open: Vec<Open>,
-    /// Where equal keys already stand in the text.
+    /// The locations of equal keys in the text.
     keys: FxHashMap<u32, (u32, u32)>,
 }
 
@@ -32,12 +32,11 @@ enum Open {
 }
 
 impl Builder {
-    /// An empty builder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty builder with room for `values` values, so that it need not grow on the way.
+    /// Creates an empty builder with room for `values` values, so that it need not grow.
     pub fn with_room(values: usize) -> Self {
         let mut builder = Self {
             text: String::with_capacity(values * 16),
@@ -79,7 +78,7 @@ impl Builder {
         self.push(Node::Null);
     }
 
-    /// Adds a truth value.
+    /// Adds a boolean.
     pub fn bool(&mut self, value: bool) {
         self.push(Node::Bool(value));
     }
@@ -89,12 +88,12 @@ impl Builder {
         self.push(Node::Int(value));
     }
 
-    /// Adds an unsigned integer as it is.
+    /// Adds an unsigned integer, without converting it.
     pub fn uint(&mut self, value: u64) {
         self.push(Node::Uint(value));
     }
 
-    /// Adds a double as it is.
+    /// Adds a double, without converting it.
     pub fn double(&mut self, value: f64) {
         self.push(Node::Double(value));
     }
@@ -120,7 +119,7 @@ impl Builder {
         });
     }
 
-    /// Names the next value of the open map.
+    /// Sets the key of the next value of the open map.
     ///
     /// # Panics
     /// If no map is open.
@@ -128,7 +127,7 @@ impl Builder {
         self.hashed_key(Key::new(text));
     }
 
-    /// Names the next value of the open map by a key that was hashed before.
+    /// Sets the key, already hashed, of the next value of the open map.
     ///
     /// # Panics
     /// If no map is open.
@@ -178,7 +177,7 @@ impl Builder {
         }
     }
 
-    /// Keeps the last value of each key at the place of the first, as a Go map that is filled in order does.
+    /// Keeps the last value of each key at the position of the first, like a Go map that is filled in order.
     fn replace_duplicates(&mut self, from: usize) {
         let pairs = &self.pairs[from..];
         let text =
@@ -243,10 +242,7 @@ impl Builder {
         }
     }
 
-    /// The document; `null` if nothing was added.
-    ///
-    /// # Panics
-    /// Adds a copy of a value in which whole numbers are doubles.
+    /// Adds a copy of a value in which integers are doubles.
     pub fn value_with_doubles(&mut self, value: Value<'_>) {
         match value {
             Value::Int(number) => self.double(number as f64),
@@ -269,6 +265,9 @@ impl Builder {
         }
     }
 
+    /// Returns the document; `null` if nothing was added.
+    ///
+    /// # Panics
     /// If a list or map is still open.
     pub fn finish(mut self) -> Document {
         assert!(self.open.is_empty(), "everything opened is closed");

@@ -1,7 +1,7 @@
-//! A JSON value that is built and taken apart step by step: what JMESPath and the classic rules compute with.
+//! A JSON value that can be built and changed step by step, for JMESPath and the classic rules.
 //!
 //! [`super::Document`] is laid out once and read many times; this one shares its parts, so that a copy costs a counter.
-//! Keys are sorted as Go prints and marshals maps. Numbers keep the kind that Go's decoder gave them.
+//! Keys are sorted as Go prints and marshals maps. Numbers keep the type that Go's decoder gave them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,22 +15,19 @@ pub enum Data {
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A whole number, Go's `int64`.
+    /// An integer, Go's `int64`.
     Int(i64),
-    /// A whole number beyond that, Go's `uint64`.
+    /// A larger integer, Go's `uint64`.
     Uint(u64),
     /// Any other number, Go's `float64`.
     Double(f64),
-    /// Text.
     String(Arc<str>),
-    /// A list.
     List(Arc<Vec<Data>>),
-    /// A map.
     Map(Arc<BTreeMap<Arc<str>, Data>>),
 }
 
 impl Data {
-    /// The text, if this is one.
+    /// The string, if this is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -59,7 +56,7 @@ impl Data {
         self.as_map()?.get(key)
     }
 
-    /// The value at the end of a chain of fields.
+    /// The value at the end of a path of fields.
     pub fn at(&self, path: &[&str]) -> Option<&Data> {
         path.iter().try_fold(self, |value, key| value.get(key))
     }
@@ -69,14 +66,14 @@ impl Data {
         matches!(self, Self::Null)
     }
 
-    /// How large the value is: its values, and its text in pieces of 16 bytes. `None` where that is more than `limit`, or where
-    /// it nests more than [`Data::DEPTH_LIMIT`] levels deep. Parts that are shared count each time that they occur.
+    /// The size of the value: the number of its values plus its text in units of 16 bytes. `None` if it exceeds
+    /// `limit`, or nests more than [`Data::DEPTH_LIMIT`] levels deep. Shared parts count each time they occur.
     pub fn size(&self, limit: usize) -> Option<usize> {
         let mut size = 0;
         self.add_size(&mut size, limit, 0).then_some(size)
     }
 
-    /// How deep values nest at most that are computed.
+    /// The maximum nesting of computed values.
     pub const DEPTH_LIMIT: usize = 1_200;
 
     fn add_size(&self, size: &mut usize, limit: usize, depth: usize) -> bool {
@@ -98,7 +95,7 @@ impl Data {
         true
     }
 
-    /// The value with every number a double, as Go's `encoding/json` reads them.
+    /// Converts every number to a double, as Go's `encoding/json` reads them.
     pub fn with_doubles(&self) -> Self {
         match self {
             Self::Int(value) => Self::Double(*value as f64),
@@ -112,7 +109,7 @@ impl Data {
         }
     }
 
-    /// The value as Go's `encoding/json` marshals it, HTML characters escaped; the error is Go's text.
+    /// Marshals the value like Go's `encoding/json`, HTML characters escaped; the error is Go's message.
     pub fn to_go_json(&self) -> Result<String, String> {
         let mut out = String::new();
         go_json::write_data(&mut out, self)?;
@@ -126,7 +123,7 @@ impl Data {
         builder.finish()
     }
 
-    /// The value as JSON on one line, as Go marshals it without escaping of HTML characters.
+    /// Marshals the value as JSON on one line, like Go without escaping HTML characters.
     pub fn to_json(&self) -> String {
         self.to_document().root().to_json()
     }

@@ -6,18 +6,16 @@ use similar::TextDiff;
 
 use super::{Document, Value};
 
-/// One place where two values differ; a missing side is `None`.
+/// One difference between two values; `None` for a missing side.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// Where, as `spec.containers[0].image`; the empty path is the whole value.
+    /// Such as `spec.containers[0].image`; the empty path is the whole value.
     pub path: String,
-    /// The left value.
     pub left: Option<Document>,
-    /// The right value.
     pub right: Option<Document>,
 }
 
-/// All places where two values differ, in the order of the left value, then what only the right one has.
+/// All differences between two values, in the order of the left value, then those that only the right one has.
 pub fn diff(left: Value<'_>, right: Value<'_>) -> Vec<Change> {
     let mut changes = Vec::new();
     walk(&mut changes, &mut String::new(), Some(left), Some(right));

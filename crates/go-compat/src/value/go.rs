@@ -1,4 +1,4 @@
-//! Decoded JSON as Go prints it: `%v` and `%T` of what `encoding/json` and Kubernetes' decoder make.
+//! Decoded JSON as Go prints it with `%v` and `%T`.
 
 use std::fmt::Write as _;
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use super::{Builder, Data, Document, Value};
 
-/// How deep values may be nested. Upstream's limit is 10,000, which recursive consumers could not take.
+/// The maximum nesting. Upstream's limit is 10,000, too deep for recursive consumers.
 pub const DEPTH_LIMIT: usize = 1_000;
 
 /// Reads JSON text.
@@ -39,7 +39,7 @@ struct Reader<'t> {
     at: usize,
     builder: Builder,
     open: Vec<Open>,
-    /// The first number that no double can hold; reported only if the rest is JSON.
+    /// The first number that does not fit a double; reported only if the rest is valid JSON.
     number_error: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl Reader<'_> {
             if !closed {
                 continue;
             }
-            // A value has ended: go on with what it stands in.
+            // A value has ended: continue with the container that holds it.
             loop {
                 let Some(&open) = self.open.last() else {
                     return match self.skip_space() {
@@ -103,7 +103,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads a scalar or an empty container, or opens a container; answers whether a value has ended.
+    /// Reads a scalar or an empty container, or opens a container; returns whether a value has ended.
     fn value(&mut self) -> Result<bool, String> {
         let Some(c) = self.skip_space() else { return Err(end()) };
         match c {
@@ -191,7 +191,7 @@ impl Reader<'_> {
         Err(invalid(self.byte_or_space(), place))
     }
 
-    /// The next byte; upstream tells its scanner of the end by a space, which shows in what needs another byte.
+    /// The next byte; upstream signals the end to its scanner by a space, which shows in errors that need another byte.
     fn byte_or_space(&self) -> u8 {
         self.bytes.get(self.at).copied().unwrap_or(b' ')
     }
@@ -269,7 +269,7 @@ impl Reader<'_> {
             b'u' => {
                 let unit = self.hex()?;
                 if let 0xd800..0xdc00 = unit {
-                    // The other half may follow; where it does not, what follows is read on its own.
+                    // The low surrogate may follow; otherwise the next escape is read on its own.
                     let after = self.at;
                     if self.bytes.get(after..after + 2) == Some(b"\\u") {
                         self.at += 2;
@@ -305,7 +305,8 @@ fn end() -> String {
     "unexpected end of JSON input".to_owned()
 }
 
-/// Upstream quotes single bytes, so the first byte of a longer character shows as the Latin-1 character of its number.
+/// Upstream quotes single bytes, so the first byte of a longer character appears as the Latin-1 character with its
+/// number.
 fn invalid(c: u8, place: &str) -> String {
     let shown = match c {
         b'\'' => "\\'".to_owned(),
@@ -362,7 +363,7 @@ pub fn write_value(out: &mut String, value: Value<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes a value that was computed; its maps are in order already.
+/// Writes a computed value; its maps are sorted already.
 pub fn write_data(out: &mut String, value: &Data) -> Result<(), String> {
     match value {
         Data::Null => out.push_str("null"),

@@ -1,7 +1,7 @@
 //! JSON text to documents and back.
 //!
-//! Numbers are read as `k8s.io/apimachinery/pkg/util/json` reads them: an integer literal that fits int64 stays an
-//! integer, every other number is a double.
+//! Numbers are read like `k8s.io/apimachinery/pkg/util/json`: an integer literal that fits int64 stays an integer,
+//! every other number is a double.
 
 use std::fmt::{self, Write as _};
 
@@ -10,10 +10,10 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use super::{Builder, Document, Value};
 
 impl Document {
-    /// Reads JSON text.
+    /// Parses JSON.
     ///
     /// # Errors
-    /// Where the text is not JSON, or is nested more than 128 levels deep.
+    /// If the text is not JSON, or is nested more than 128 levels deep.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         let mut builder = Builder::new();
         let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -132,14 +132,14 @@ impl<'de> Visitor<'de> for Seed<'_> {
 }
 
 impl Value<'_> {
-    /// Compact JSON, entries in written order.
+    /// Compact JSON, entries in document order.
     pub fn to_json(self) -> String {
         let mut out = String::new();
         write_json(&mut out, self);
         out
     }
 
-    /// The same value for code that wants `serde_json`'s own type.
+    /// Converts the value to `serde_json`'s type.
     pub fn to_serde(self) -> serde_json::Value {
         match self {
             Value::Null => serde_json::Value::Null,

@@ -1,15 +1,15 @@
 //! Located YAML trees to documents, and documents to YAML text.
 //!
-//! Numbers become what Kubernetes' JSON decoder makes of them: `1.0` is the integer 1.
+//! Numbers are converted like Kubernetes' JSON decoder does: `1.0` is the integer 1.
 
 use super::{Builder, Document, Value};
 use crate::yaml::{self, Kind, Node, Number, emit::Emitter};
 
 impl Document {
-    /// Reads the first document of a YAML text.
+    /// Parses the first document of a YAML text.
     ///
     /// # Errors
-    /// Where the text is not YAML, in the words of `sigs.k8s.io/yaml`.
+    /// If the text is not YAML, with the message of `sigs.k8s.io/yaml`.
     pub fn from_yaml(text: &str) -> Result<Self, String> {
         let tree = yaml::read_first(text, yaml::Mode::Lax, &yaml::Limits::default())
             .map_err(|error| format!("error converting YAML to JSON: {}", error.go_text()))?;
@@ -57,14 +57,14 @@ impl Builder {
 }
 
 impl Value<'_> {
-    /// YAML text that `kubectl` reads back as the same value, entries in written order.
+    /// YAML text that `kubectl` reads back as the same value, entries in document order.
     pub fn to_yaml(self) -> String {
         let mut emitter = Emitter::new();
         self.emit(&mut emitter);
         emitter.finish()
     }
 
-    /// Hands the value to an emitter, for files with several documents.
+    /// Writes the value to an emitter, for files with several documents.
     pub fn emit(self, emitter: &mut Emitter) {
         match self {
             Value::Null => emitter.null(),

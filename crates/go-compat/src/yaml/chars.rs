@@ -1,4 +1,4 @@
-//! Character classes of YAML 1.1, over bytes. Reading behind the end gives a zero byte, which no text contains.
+//! Character classes of YAML 1.1, over bytes. Reading past the end gives a zero byte, which cannot occur in the text.
 
 /// The byte at `at`.
 #[inline]
@@ -12,7 +12,7 @@ pub(super) fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// How many bytes the line break at `at` has; 0 if there is none.
+/// The length of the line break at `at` in bytes; 0 if there is none.
 ///
 /// The splitter strips one carriage return before each line feed, so a second one belongs to the same break.
 #[inline]
@@ -30,7 +30,7 @@ pub(super) fn break_len(text: &[u8], at: usize) -> usize {
     }
 }
 
-/// Whether the break at `at` is one that reads as a line feed; U+2028 and U+2029 stay what they are.
+/// Whether the break at `at` reads as a line feed; U+2028 and U+2029 are preserved.
 #[inline]
 pub(super) fn is_feed(text: &[u8], at: usize) -> bool {
     byte(text, at) != 0xE2
@@ -71,7 +71,7 @@ pub(super) fn is_document_marker(text: &[u8], at: usize) -> bool {
         && is_gap(text, at + 3)
 }
 
-/// Where the first character stands that YAML does not allow, if there is one.
+/// The offset of the first character that YAML forbids.
 pub(super) fn forbidden(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 0;

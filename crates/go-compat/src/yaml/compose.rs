@@ -1,11 +1,11 @@
-//! The composer: syntax to the located tree. Resolves scalars, follows aliases, merges, judges keys.
+//! The composer: turns syntax into the located tree. Resolves scalars, follows aliases, merges maps and checks keys.
 //!
-//! Counterpart: the second half of `decode.go` of go.yaml.in/yaml/v2 2.4 and the conversion to JSON of
-//! sigs.k8s.io/yaml 1.6. Their three passes (decode, make the keys strings, write JSON) decide which of several errors
-//! comes first, and that an entry which a later one replaces cannot fail the later passes.
+//! Upstream counterpart: the second half of `decode.go` of go.yaml.in/yaml/v2 2.4 and the conversion to JSON of
+//! sigs.k8s.io/yaml 1.6. Their three passes (decode, make the keys strings, write JSON) determine which of several
+//! errors comes first; an entry that a later one replaces cannot fail the later passes.
 //!
-//! Deviations: two keys that differ only in type (`1` and `"1"`) are one key, and the later entry wins, where Go lets
-//! chance decide; the depth limit counts aliases expanded.
+//! Deviations: two keys that differ only in type (`1` and `"1"`) are one key, and the later entry wins, whereas Go's
+//! choice is random; the depth limit counts expanded aliases.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use rustc_hash::FxHashSet;
 
 use super::{
     Limits, Mode,
-    error::{Error, ErrorKind, Result},
+    error::{Error, ErrorKind, Message, Result},
     number::{base64, format_float, lossy},
     parse::{Syn, SynKind, Syntax},
     position::Span,
@@ -22,12 +22,12 @@ use super::{
     tree::{Data, EntryData, NodeData, NodeId, Tree},
 };
 
-/// From how many entries on a map looks its keys up in a table.
+/// Maps with at least this many entries look their keys up in a table.
 const TABLE_FROM: usize = 16;
 
 const MERGE_TAG: &str = "tag:yaml.org,2002:merge";
 
-/// A key with the type that tells it from others.
+/// A key with its type, since keys of different types are distinct.
 #[derive(Debug, Clone, Copy)]
 struct Key {
     text: Text,
@@ -35,7 +35,7 @@ struct Key {
     scalar: Scalar,
 }
 
-/// An entry of a map that is still open.
+/// An entry of an open map.
 #[derive(Debug, Clone, Copy)]
 struct Pending {
     key: Key,
@@ -56,24 +56,23 @@ struct Composer<'a> {
     pending: Vec<Pending>,
     /// Items of the open lists, the innermost last.
     open_items: Vec<NodeId>,
-    /// The aliases that are being followed.
+    /// The aliases being followed.
     following: Vec<u32>,
     decodes: u64,
     alias_decodes: u64,
     duplicate: Option<Error>,
-    /// Whether there is anything that the later passes may refuse.
+    /// Whether the later passes may find an error.
     doubtful: bool,
     bad_keys: FxHashSet<Span>,
 }
 
-/// The map that entries are being added to.
 struct OpenMap {
-    /// Its first entry in `pending`.
+    /// The index of its first entry in `pending`.
     base: usize,
     table: Option<HashMap<String, usize>>,
 }
 
-/// Makes the tree of a document.
+/// Builds the tree of a document.
 pub(super) fn compose(source: &Arc<str>, syntax: Syntax, mode: Mode, limits: &Limits, start: u32) -> Result<Tree> {
     let Syntax {
         nodes: syntax,
@@ -146,7 +145,7 @@ fn tree(
     }
 }
 
-/// The passes after decoding, over what is left of the document.
+/// Runs the passes after decoding over the remaining document.
 fn judge(tree: &Tree, bad_keys: &FxHashSet<Span>) -> Result<()> {
     let mut number = None;
     let mut todo = vec![tree.root];
@@ -173,7 +172,13 @@ fn judge(tree: &Tree, bad_keys: &FxHashSet<Span>) -> Result<()> {
     }
     match number {
         Some(node) => {
-            let message = format!("`{}` has no counterpart in JSON", tree.text(node.raw));
+            let text = tree.text(node.raw);
+            let go = match (text.to_ascii_lowercase().contains("nan"), text.contains('-')) {
+                (true, _) => "json: unsupported value: NaN",
+                (false, true) => "json: unsupported value: -Inf",
+                (false, false) => "json: unsupported value: +Inf",
+            };
+            let message = Message::new(format!("`{text}` has no counterpart in JSON"), go);
             Err(Error::new(ErrorKind::Number, node.span, message))
         }
         None => Ok(()),
@@ -205,7 +210,7 @@ impl Composer<'_> {
         id
     }
 
-    /// Counts one step; refuses when too many of them come from aliases.
+    /// Counts one step; fails if too many steps come from aliases.
     fn count(&mut self, span: Span) -> Result<()> {
         self.decodes += 1;
         if self.following.is_empty() {
@@ -278,7 +283,7 @@ impl Composer<'_> {
         }
     }
 
-    /// Follows an alias, unless that is already being done.
+    /// Follows an alias, unless it is already being followed.
     fn enter(&mut self, alias: u32, span: Span) -> Result<()> {
         if self.following.contains(&alias) {
             return Err(Error::new(
@@ -287,7 +292,7 @@ impl Composer<'_> {
                 "this alias refers to an anchor that contains it",
             ));
         }
-        // Each alias on the way nests at least once, or is directly the target of the one before.
+        // Each followed alias nests at least once, or is directly the target of the one before.
         self.check_depth(self.following.len(), span)?;
         self.following.push(alias);
         Ok(())
@@ -322,7 +327,7 @@ impl Composer<'_> {
 
     fn merge(&mut self, map: &mut OpenMap, number: u32, depth: usize) -> Result<()> {
         if let SynKind::Sequence = self.syntax[number as usize].kind {
-            // The first map of a list has the last word.
+            // The first map of a list takes precedence.
             let mut parts = Vec::new();
             let mut part = number + 1;
             while part < self.syntax[number as usize].next {
@@ -347,7 +352,10 @@ impl Composer<'_> {
             return Err(Error::new(
                 ErrorKind::Merge,
                 syn.span,
-                "only a map, or a list of maps, can be merged",
+                Message::new(
+                    "only a map, or a list of maps, can be merged",
+                    "map merge requires map or sequence of maps as the value",
+                ),
             ));
         }
         self.check_depth(depth, syn.span)?;
@@ -375,7 +383,7 @@ impl Composer<'_> {
         }
         let syn = self.syntax[number as usize];
         let SynKind::Scalar { text, tag, implicit } = syn.kind else {
-            // What is inside is decoded first, and may fail first.
+            // The content is decoded first, and may fail first.
             self.decodes -= 1;
             self.value(number, depth + 1)?;
             return Err(Error::new(ErrorKind::Key, site.span, "a map or list cannot be a key"));
@@ -406,8 +414,8 @@ impl Composer<'_> {
         })
     }
 
-    /// Sets an entry: the place of the first key, the value of the last. In strict mode the first value stays, and the
-    /// second is an error.
+    /// Sets an entry: the position of the first key, the value of the last. In strict mode the first value stays, and
+    /// the second is an error.
     fn set(&mut self, map: &mut OpenMap, key: Key, value: NodeId, value_number: u32) {
         let place = self.find(map, &key);
         let Some(place) = place else {
@@ -482,7 +490,14 @@ impl Composer<'_> {
             Scalar::Str => Data::Str,
             Scalar::Binary => {
                 let Some(bytes) = base64(self.text(text)) else {
-                    return Err(Error::new(ErrorKind::Tag, syn.span, "this `!!binary` is not base64"));
+                    return Err(Error::new(
+                        ErrorKind::Tag,
+                        syn.span,
+                        Message::new(
+                            "this `!!binary` is not base64",
+                            "!!binary value contains invalid base64 data",
+                        ),
+                    ));
                 };
                 let text = lossy(&bytes);
                 Data::Bytes(self.make(&text))
@@ -498,7 +513,7 @@ fn empty(span: Span) -> Text {
     }
 }
 
-/// The part of all steps that may come from aliases: nearly all in small documents, a tenth in huge ones.
+/// The fraction of all steps that may come from aliases: nearly all in small documents, a tenth in huge ones.
 fn allowed_alias_ratio(decodes: u64) -> f64 {
     const LOW: u64 = 400_000;
     const HIGH: u64 = 4_000_000;

@@ -1,19 +1,19 @@
-//! Changes to a file's text that leave everything else as it is, comments and layout included.
+//! Edits to a file's text that preserve everything else, comments and layout included.
 //!
-//! Places come from the tree; the result is text again, to be read anew by whoever wants to rely on it.
+//! Spans come from the tree. The result is text, which callers must parse again.
 
 use super::{Entry, Kind, Node, Span, emit};
 
-/// Changes to a text, none of which may overlap another.
+/// Non-overlapping changes to a text.
 #[derive(Debug)]
 pub struct Edits<'t> {
     text: &'t str,
-    /// Where, and what stands there instead.
+    /// The replaced span and the new text.
     changes: Vec<(Span, String)>,
 }
 
 impl<'t> Edits<'t> {
-    /// No changes to a text, which is that of the trees whose nodes are changed.
+    /// Starts editing `text`, from which the trees of all edited nodes were read.
     pub fn new(text: &'t str) -> Self {
         Self {
             text,
@@ -21,17 +21,16 @@ impl<'t> Edits<'t> {
         }
     }
 
-    /// Whether there is no change.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// Puts a text in the place of another.
+    /// Replaces a span.
     pub fn replace(&mut self, span: Span, text: impl Into<String>) {
         self.changes.push((span, text.into()));
     }
 
-    /// Puts a text before a place.
+    /// Inserts text before an offset.
     pub fn insert(&mut self, offset: u32, text: impl Into<String>) {
         self.replace(Span::at(offset), text);
     }
@@ -41,19 +40,19 @@ impl<'t> Edits<'t> {
         self.text[node.span().start as usize..].starts_with(['{', '['])
     }
 
-    /// The blanks that put a line below a place, so that it begins in the same column.
+    /// The indentation with which a line starts in the same column as `offset`.
     pub fn indent(&self, offset: u32) -> String {
         let before = &self.text[..offset as usize];
         let line = before.rfind('\n').map_or(0, |end| end + 1);
         " ".repeat(before[line..].chars().count())
     }
 
-    /// A key with its value.
+    /// The span of a key and its value.
     pub fn entry_span(entry: Entry<'_>) -> Span {
         entry.key_span.to(entry.value.span())
     }
 
-    /// Replaces an entry of a map by a key with a list of texts.
+    /// Replaces an entry of a map by a key with a list of strings.
     pub fn replace_by_list(&mut self, map: Node<'_>, entry: Entry<'_>, key: &str, items: &[String]) {
         let text = if self.is_flow(map) || items.is_empty() {
             let items: Vec<String> = items.iter().map(|item| emit::quote(item)).collect();
@@ -66,7 +65,7 @@ impl<'t> Edits<'t> {
         self.replace(Self::entry_span(entry), text);
     }
 
-    /// Removes an entry of a map, with its line where it has one for itself.
+    /// Removes an entry of a map, with its line if it has one to itself.
     pub fn remove(&mut self, map: Node<'_>, entry: Entry<'_>) {
         let span = Self::entry_span(entry);
         let Kind::Map(entries) = map.kind() else { return };
@@ -84,7 +83,7 @@ impl<'t> Edits<'t> {
             let line = self.text[..start].rfind('\n').map_or(0, |end| end + 1);
             let own = self.text[line..start].chars().all(char::is_whitespace);
             match next {
-                // The first of an item, behind its dash: the next one takes its place.
+                // The first entry of a list item, after its dash: the next entry takes its position.
                 Some(next) if !own => Span::new(span.start, next.key_span.start),
                 _ => {
                     let after = self.text[end..].find('\n').map_or(self.text.len(), |at| end + at + 1);
@@ -95,7 +94,7 @@ impl<'t> Edits<'t> {
         self.replace(span, "");
     }
 
-    /// The text with the changes.
+    /// Applies the changes and returns the new text.
     pub fn finish(mut self) -> String {
         self.changes.sort_by_key(|(span, _)| (span.start, span.end));
         let mut out = String::with_capacity(self.text.len() + 64);

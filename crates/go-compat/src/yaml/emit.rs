@@ -1,8 +1,8 @@
-//! Values to YAML text that means the same to every reader.
+//! Writes values as YAML that every reader understands in the same way.
 //!
-//! The layout is that of Kubernetes tools: two spaces, list entries at the column of their key, keys in the order given,
-//! block literals for text of several lines. A string is quoted whenever the Go library, YAML 1.1 or YAML 1.2 would take
-//! it for something else. The emitter is driven by calls, so that any value type can use it.
+//! The layout is that of Kubernetes tools: two spaces, list entries at the column of their key, keys in the order
+//! given, block literals for multi-line strings. A string is quoted whenever the Go library, YAML 1.1 or YAML 1.2 would
+//! read it as something else. The emitter is driven by calls, so that any value type can use it.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use super::{
     tree::{Kind, Node},
 };
 
-/// The longest key that is written without `?`; readers give up looking for the `:` after 1024 characters.
+/// The longest key written without `?`; readers only look for the `:` within 1024 characters.
 const LONGEST_KEY: usize = 512;
 
 /// Writes one or more documents.
@@ -44,7 +44,7 @@ struct Level {
     /// The column of the entries.
     indent: usize,
     empty: bool,
-    /// What stands before the first entry.
+    /// What precedes the first entry.
     before: Before,
 }
 
@@ -57,7 +57,6 @@ enum Before {
 }
 
 impl Emitter {
-    /// An emitter with nothing written.
     pub fn new() -> Self {
         Self::default()
     }
@@ -69,7 +68,6 @@ impl Emitter {
         }
     }
 
-    /// The text.
     pub fn finish(self) -> String {
         self.out
     }
@@ -126,7 +124,6 @@ impl Emitter {
         self.out.push(':');
     }
 
-    /// Null.
     pub fn null(&mut self) {
         self.scalar("null");
     }
@@ -146,7 +143,7 @@ impl Emitter {
         self.scalar(&uint.to_string());
     }
 
-    /// A number with a fraction; one without gets a `.0`, so that it stays a float.
+    /// A float; one without a fraction gets a `.0`, so that it stays a float.
     pub fn float(&mut self, float: f64) {
         let text = if float.is_nan() {
             ".nan".to_owned()
@@ -155,7 +152,7 @@ impl Emitter {
         } else {
             let text = format!("{float:?}");
             match text.split_once('e') {
-                // YAML 1.1 wants the point and the sign.
+                // YAML 1.1 requires the point and the sign.
                 Some((digits, exponent)) => {
                     let point = if digits.contains('.') { "" } else { ".0" };
                     let sign = if exponent.starts_with('-') { "" } else { "+" };
@@ -177,7 +174,7 @@ impl Emitter {
         }
     }
 
-    /// A node of a tree with all that it contains.
+    /// A node of a tree with its content.
     pub fn node(&mut self, node: Node<'_>) {
         match node.kind() {
             Kind::Null => self.null(),
@@ -240,7 +237,7 @@ impl Emitter {
         }
     }
 
-    /// Writes what a list needs before a value; in a map the key is there already.
+    /// Writes the list indicator before a value; in a map the key is already written.
     fn before_value(&mut self) -> Before {
         match self.levels.last() {
             None => Before::Nothing,
@@ -253,7 +250,7 @@ impl Emitter {
         }
     }
 
-    /// Goes to where an entry of the innermost level starts.
+    /// Moves to the start of an entry of the innermost level.
     fn entry(&mut self) {
         let Some(level) = self.levels.last_mut() else {
             return;
@@ -274,14 +271,14 @@ impl Emitter {
     }
 }
 
-/// The text of a node as a document of its own.
+/// Writes a node as its own document.
 pub fn to_string(node: Node<'_>) -> String {
     let mut emitter = Emitter::new();
     emitter.node(node);
     emitter.finish()
 }
 
-/// A string as a scalar on one line, quoted where needed.
+/// A string as a scalar on one line, quoted if necessary.
 pub fn quote(text: &str) -> String {
     if is_plain(text) {
         return text.to_owned();
@@ -320,7 +317,7 @@ fn double_quoted(text: &str) -> String {
     out
 }
 
-/// Characters that may stand in a file as they are, and that no reader takes for white space or a line break.
+/// Characters that may occur unescaped in a file, and that no reader takes for white space or a line break.
 fn is_printable(character: char) -> bool {
     match character {
         ' '..='~' => true,
@@ -329,8 +326,8 @@ fn is_printable(character: char) -> bool {
     }
 }
 
-/// Whether a string is written as a block of lines. Not where a first line that starts with white space would need an
-/// indentation indicator, nor where white space at the end of a line would be lost in an editor.
+/// Reports whether a string is written as a block literal. Not if a first line that starts with white space would need
+/// an indentation indicator, nor if an editor might strip white space at the end of a line.
 fn is_literal(text: &str) -> bool {
     let body = text.trim_end_matches('\n');
     if !text.contains('\n') || body.is_empty() || body.trim_start_matches('\n').starts_with([' ', '\t']) {
@@ -345,7 +342,7 @@ fn is_literal(text: &str) -> bool {
     })
 }
 
-/// Whether a string means itself without quotes.
+/// Reports whether a string needs no quotes.
 fn is_plain(text: &str) -> bool {
     let bytes = text.as_bytes();
     let (Some(&first), Some(&last)) = (bytes.first(), bytes.last()) else {

@@ -1,26 +1,25 @@
-//! Why a document cannot be read, and where.
+//! Errors of the YAML reader, with their location.
 
 use std::{borrow::Cow, fmt};
 
-use super::{parse_collection::AFTER_QUOTE, position::Span};
+use super::position::Span;
 
-/// The message about bytes that are not UTF-8.
-pub const NOT_UTF8: &str = "this is not UTF-8";
-
-/// Which step of the reader refused.
+/// The rule that the document violates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Bytes that no YAML text has: invalid UTF-8, control characters.
+    /// Bytes that are not UTF-8.
+    Utf8,
+    /// A character that YAML forbids.
     Encoding,
-    /// A line that looks like a document separator and is none.
+    /// A line that looks like a document separator but is not one.
     Separator,
-    /// A character that may not stand where it stands.
+    /// A character that is not allowed at its position.
     Token,
-    /// A construct that is left unfinished or that does not belong there.
+    /// A construct that is unfinished or misplaced.
     Structure,
-    /// An alias without anchor, an anchor that contains itself, or too much of both.
+    /// An alias without anchor, an anchor that contains itself, or too much aliasing.
     Alias,
-    /// A value that its tag does not admit.
+    /// A value that its tag does not permit.
     Tag,
     /// A merge of something that is not a map.
     Merge,
@@ -28,7 +27,7 @@ pub enum ErrorKind {
     Key,
     /// A key that is set twice; only in strict mode.
     Duplicate,
-    /// A number that JSON cannot say: infinity or not-a-number.
+    /// A number that JSON cannot express: infinity or not-a-number.
     Number,
     /// Deeper than the reader's limit.
     Depth,
@@ -36,7 +35,7 @@ pub enum ErrorKind {
     Size,
 }
 
-/// A refusal with its place.
+/// An error with its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(Box<Refusal>);
 
@@ -44,14 +43,48 @@ pub struct Error(Box<Refusal>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Refusal {
     kind: ErrorKind,
-    message: Cow<'static, str>,
+    message: Message,
     span: Span,
     related: Option<(Span, &'static str)>,
     go_line: Option<u32>,
 }
 
+/// The text of an error: our wording, and that of the Go library.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Message {
+    text: Cow<'static, str>,
+    /// `None` if the Go library has no such error, or its wording is not reproduced.
+    go: Option<Cow<'static, str>>,
+    help: Option<&'static str>,
+}
+
+impl Message {
+    /// A message with its counterpart in the Go library, without the prefix `yaml: `.
+    pub(super) fn new(text: impl Into<Cow<'static, str>>, go: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            go: Some(go.into()),
+            ..Self::from(text.into())
+        }
+    }
+
+    pub(super) fn with_help(mut self, help: &'static str) -> Self {
+        self.help = Some(help);
+        self
+    }
+}
+
+impl<T: Into<Cow<'static, str>>> From<T> for Message {
+    fn from(text: T) -> Self {
+        Self {
+            text: text.into(),
+            go: None,
+            help: None,
+        }
+    }
+}
+
 impl Error {
-    pub(super) fn new(kind: ErrorKind, span: Span, message: impl Into<Cow<'static, str>>) -> Self {
+    pub(super) fn new(kind: ErrorKind, span: Span, message: impl Into<Message>) -> Self {
         Self(Box::new(Refusal {
             kind,
             message: message.into(),
@@ -71,39 +104,46 @@ impl Error {
         self
     }
 
-    /// Which step refused.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What is wrong.
     pub fn message(&self) -> &str {
-        &self.0.message
+        &self.0.message.text
     }
 
-    /// Where it is wrong, in bytes of the whole source.
+    /// The location, in bytes of the whole source.
     pub fn span(&self) -> Span {
         self.0.span
     }
 
-    /// A second place that explains the first, with a label for it: where the open construct began, the first of two
+    /// A second span that explains the first, with its label: the start of the open construct, or the first of two
     /// equal keys.
     pub fn related(&self) -> Option<(Span, &'static str)> {
         self.0.related
     }
 
-    /// What to do about it, where that is not plain from the message.
+    /// A suggested fix, unless the message makes it obvious.
     pub fn help(&self) -> Option<&'static str> {
-        match self.message() {
-            AFTER_QUOTE => Some("put quotes around all of it: `\"'a' in b\"`"),
-            NOT_UTF8 => Some("save the file as UTF-8"),
-            "a tab cannot indent or start a value" => Some("indent with spaces"),
-            _ => None,
+        self.0.message.help
+    }
+
+    /// The message in the wording of the Go library, for comparison with Kyverno's output; our wording if it has none.
+    ///
+    /// Upstream counterpart: the messages of go.yaml.in/yaml/v2.
+    pub fn go_text(&self) -> String {
+        let message = &self.0.message;
+        let text = message.go.as_ref().unwrap_or(&message.text);
+        match (self.kind(), self.go_line()) {
+            // The conversion to JSON fails, not the YAML library.
+            (ErrorKind::Number, _) => text.to_string(),
+            (_, Some(line)) => format!("yaml: line {line}: {text}"),
+            (_, None) => format!("yaml: {text}"),
         }
     }
 
-    /// The line number in the message of the Go library, where it has one. It counts from the start of the document,
-    /// and for some errors the library is off by one; positions for people come from [`Error::span`].
+    /// The line number in the Go library's message, if it has one. It counts from the start of the document, and for
+    /// some errors the library is off by one; use [`Error::span`] for positions shown to users.
     pub fn go_line(&self) -> Option<u32> {
         self.0.go_line
     }
@@ -111,7 +151,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        f.write_str(self.message())
     }
 }
 

@@ -1,7 +1,7 @@
-//! A string as the third version of Go's YAML library writes it: the texts of Kyverno's refusals are such documents.
+//! Strings as version 3 of Go's YAML library writes them: Kyverno's policy errors are such documents.
 //!
-//! Upstream counterpart: `go.yaml.in/yaml/v3` (`encode.go` `stringv`, `emitterc.go`), as it is set up there: Unicode as it is,
-//! lines of any length, two spaces.
+//! Upstream counterpart: `go.yaml.in/yaml/v3` (`encode.go` `stringv`, `emitterc.go`), configured as in Kyverno:
+//! unescaped Unicode, lines of any length, two spaces.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::{
     resolve::{Scalar, resolve_plain},
 };
 
-/// What a style must not be used for.
+/// The styles that a string rules out.
 #[derive(Default)]
 struct Analysis {
     no_plain: bool,
@@ -30,7 +30,7 @@ pub fn go_key(text: &str) -> String {
     text.to_owned()
 }
 
-/// The string as a value whose lines, if it has several, start at a column.
+/// The string as a value; `column` is the indentation of its lines if it has several.
 pub fn go_value(text: &str, column: usize) -> String {
     let analysis = analyse(text);
     if text.contains('\n') {
@@ -49,7 +49,7 @@ pub fn go_value(text: &str, column: usize) -> String {
     text.to_owned()
 }
 
-/// Whether the text without quotes would be something else than a string, to this or an older reader.
+/// Reports whether the unquoted text would be something other than a string, to this or an older reader.
 fn is_other(text: &str) -> bool {
     const OLD: [&str; 16] = [
         "y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF",

@@ -1,8 +1,6 @@
-//! New trees from old ones: parts of a document in another arrangement and with other texts, each node still at its place
-//! in the source.
+//! New trees from parts of old ones, rearranged and with edited strings; each node keeps its location in the source.
 //!
-//! This is how a generated policy keeps its spans: diagnostics and carets in what was generated point at what was
-//! written.
+//! This is how a generated policy keeps its spans: diagnostics about generated policies point at the source.
 
 use std::sync::Arc;
 
@@ -12,7 +10,7 @@ use super::{
     tree::{Data, EntryData, Kind, Node, NodeData, NodeId, Tree},
 };
 
-/// A text that is being edited and remembers where its bytes come from.
+/// A string being edited that remembers the source of each byte.
 #[derive(Debug, Clone)]
 pub struct Edited {
     text: String,
@@ -21,7 +19,6 @@ pub struct Edited {
 }
 
 impl Edited {
-    /// A text as it stands.
     pub fn new(text: &str) -> Self {
         Self {
             text: text.to_owned(),
@@ -30,15 +27,14 @@ impl Edited {
         }
     }
 
-    /// The text as it is now.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Replaces every `from` by `to`, from left to right and without overlap, unless `keep` says otherwise of what follows.
+    /// Replaces every `from` by `to`, from left to right and without overlap, unless `keep` accepts the text that
+    /// follows.
     ///
-    /// What both have in common at their beginning and at their end keeps its place; what is new stands where the common
-    /// end begins.
+    /// The common beginning and end of both keep their location; new text is located where the common end begins.
     pub fn replace(&mut self, from: &str, to: &str, keep: impl Fn(&str) -> bool) {
         if from.is_empty() || !self.text.contains(from) {
             return;
@@ -77,7 +73,7 @@ fn common(left: impl Iterator<Item = u8>, right: impl Iterator<Item = u8>) -> us
     left.zip(right).take_while(|(left, right)| left == right).count()
 }
 
-/// A tree in the making.
+/// A tree under construction.
 pub struct Graft<'t> {
     old: &'t Tree,
     new: Tree,
@@ -85,7 +81,7 @@ pub struct Graft<'t> {
 }
 
 impl<'t> Graft<'t> {
-    /// Starts a tree of parts of `old`. Every string and every key that is taken over passes through `edit`.
+    /// Starts a tree from parts of `old`. `edit` is applied to every copied string and key.
     pub fn new(old: &'t Tree, edit: &'t dyn Fn(&mut Edited)) -> Self {
         let new = Tree {
             source: Arc::clone(&old.source),
@@ -100,9 +96,9 @@ impl<'t> Graft<'t> {
         Self { old, new, edit }
     }
 
-    /// Takes over a node of the old tree with all that it holds.
+    /// Copies a node of the old tree with its content.
     ///
-    /// The depth is that of the old tree, which the reader has bounded.
+    /// The recursion depth is that of the old tree, which the reader limits.
     pub fn copy(&mut self, node: Node<'_>) -> NodeId {
         let data = self.old.nodes[node.id().0 as usize];
         match node.kind() {
@@ -131,7 +127,7 @@ impl<'t> Graft<'t> {
         }
     }
 
-    /// A string that stands for the source at `span`; it passes through `edit` like the others.
+    /// Adds a string with the location `span`; `edit` is applied to it.
     pub fn string(&mut self, span: Span, text: &str) -> NodeId {
         let mut edited = Edited::new(text);
         (self.edit)(&mut edited);
@@ -139,13 +135,11 @@ impl<'t> Graft<'t> {
         self.push(Data::Str, span, raw)
     }
 
-    /// A null.
     pub fn null(&mut self, span: Span) -> NodeId {
         let raw = self.made("null");
         self.push(Data::Null, span, raw)
     }
 
-    /// A list.
     pub fn list(&mut self, span: Span, items: &[NodeId]) -> NodeId {
         let start = self.new.items.len() as u32;
         self.new.items.extend_from_slice(items);
@@ -154,7 +148,7 @@ impl<'t> Graft<'t> {
         self.push(Data::Seq { start, end }, span, raw)
     }
 
-    /// A map; each key comes with its place.
+    /// Adds a map; each key comes with its location.
     pub fn map(&mut self, span: Span, entries: &[(&str, Span, NodeId)]) -> NodeId {
         let entries: Vec<(Text, Span, NodeId)> = entries
             .iter()
@@ -163,7 +157,6 @@ impl<'t> Graft<'t> {
         self.entries(span, &entries)
     }
 
-    /// The tree with this root.
     pub fn finish(mut self, root: NodeId) -> Tree {
         self.new.root = root;
         self.new
@@ -198,7 +191,7 @@ impl<'t> Graft<'t> {
         }
     }
 
-    /// A text of the old tree, edited.
+    /// Applies `edit` to a string of the old tree.
     fn text(&mut self, text: Text, span: Span) -> Text {
         let old = self.old.text(text);
         let mut edited = Edited::new(old);

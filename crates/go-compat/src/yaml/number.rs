@@ -1,6 +1,6 @@
 //! Numbers and times in Go's notation, as far as YAML scalars need them.
 //!
-//! Counterpart: `strconv` and `time` of Go 1.26.
+//! Upstream counterpart: `strconv` and `time` of Go 1.26.
 
 use std::fmt::Write;
 
@@ -30,7 +30,7 @@ pub(super) fn go_uint(text: &str, base: u32) -> Option<u64> {
         (0, _) => (10, text),
         _ => (base, text),
     };
-    // Rust would take a sign.
+    // Rust's parser would accept a sign.
     if !digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return None;
     }
@@ -62,7 +62,7 @@ pub(super) fn is_yaml_float(text: &str) -> bool {
     !exponent.is_empty() && digits(exponent) == exponent.len()
 }
 
-/// `strconv.ParseFloat(text, 64)` for decimal text; too large is no number.
+/// `strconv.ParseFloat(text, 64)` for decimal text; a number out of range is not a number.
 pub(super) fn go_float(text: &str) -> Option<f64> {
     if !is_yaml_float(text) {
         return None;
@@ -70,7 +70,7 @@ pub(super) fn go_float(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|float| float.is_finite())
 }
 
-/// `strconv.FormatFloat(float, 'g', -1, 32)`, with YAML's names for what is no finite number.
+/// `strconv.FormatFloat(float, 'g', -1, 32)`, with YAML's names for numbers that are not finite.
 pub(super) fn format_float(float: f64) -> String {
     let float = float as f32;
     if float.is_nan() {
@@ -84,7 +84,7 @@ pub(super) fn format_float(float: f64) -> String {
         .find('e')
         .unwrap_or(1)
         .saturating_sub(if float < 0.0 { 3 } else { 2 });
-    // Of two equally close texts Go takes the one with the even last digit.
+    // Of two equally close forms Go takes the one with the even last digit.
     let even = format!("{float:.places$e}");
     let scientific = if even.parse() == Ok(float) { even } else { shortest };
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
@@ -104,7 +104,7 @@ pub(super) fn format_float(float: f64) -> String {
     format!("{float:.decimals$}")
 }
 
-/// Whether the text is one of the four forms of a timestamp that the reference knows.
+/// Whether the text has one of the four timestamp forms of the Go library.
 pub(super) fn is_timestamp(text: &str) -> bool {
     let Some(rest) = date(text) else {
         return false;
@@ -117,7 +117,7 @@ pub(super) fn is_timestamp(text: &str) -> bool {
     }
 }
 
-/// `YYYY-M-D`, if there is such a day; what follows it.
+/// Reads `YYYY-M-D`, if that day exists; returns the rest.
 fn date(text: &str) -> Option<&str> {
     let digits = |year: &&str| year.bytes().all(|byte| byte.is_ascii_digit());
     let year: u32 = text.get(..4).filter(digits)?.parse().ok()?;
@@ -140,7 +140,7 @@ fn short(text: &str) -> Option<(u32, &str)> {
     Some((digits.parse().ok()?, rest))
 }
 
-/// `h:m:s` with an optional fraction, and what follows.
+/// Reads `h:m:s` with an optional fraction; returns the rest.
 fn clock(text: &str) -> Option<&str> {
     let (hour, rest) = short(text)?;
     let (minute, rest) = short(rest.strip_prefix(':')?)?;
@@ -175,7 +175,7 @@ fn is_zone(text: &str) -> bool {
     }
 }
 
-/// Standard base64 with padding; line breaks do not count.
+/// Standard base64 with padding; line breaks are ignored.
 pub(super) fn base64(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
     let mut group = 0u32;
@@ -217,7 +217,7 @@ pub(super) fn base64(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Text of bytes, with one replacement character for each byte that is no UTF-8, as Go's JSON encoder writes it.
+/// Decodes bytes, with one replacement character for each byte of invalid UTF-8, as Go's JSON encoder writes it.
 pub(super) fn lossy(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -1,22 +1,22 @@
-//! The parser: tokens to the syntax of one document, a flat list in document order.
+//! The parser: turns tokens into the syntax of one document, a flat list in document order.
 //!
-//! Counterpart: `parserc.go` of go.yaml.in/yaml/v2 2.4 and the first half of its `decode.go`. As there, only the first
-//! document of the text counts (what follows `...` is not even looked at), and an alias finds the latest anchor of its
+//! Upstream counterpart: `parserc.go` of go.yaml.in/yaml/v2 2.4 and the first half of its `decode.go`. As there, only
+//! the first document of the text counts (text after `...` is ignored), and an alias refers to the latest anchor of its
 //! name.
 
 use rustc_hash::FxHashMap;
 
 use super::{
-    error::{Error, ErrorKind, Result},
+    error::{Error, ErrorKind, Message, Result},
     position::Span,
     scalar::{Shape, Text},
     scan::Scanner,
     token::{Mark, Token, TokenKind},
 };
 
-/// What a document says, before its scalars and aliases are resolved.
+/// The syntax of a document, before scalars and aliases are resolved.
 pub(super) struct Syntax {
-    /// The nodes, each before its children. Empty for a text without any document.
+    /// The nodes, each before its children. Empty if the text has no document.
     pub(super) nodes: Vec<Syn>,
     /// The tags that occur, in their long form.
     pub(super) tags: Vec<String>,
@@ -24,7 +24,6 @@ pub(super) struct Syntax {
     pub(super) shapes: Vec<Shape>,
 }
 
-/// One node of the syntax.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Syn {
     pub(super) kind: SynKind,
@@ -38,14 +37,14 @@ pub(super) struct Syn {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum SynKind {
-    /// `implicit`: the text alone decides what the scalar is.
+    /// `implicit`: the text alone determines the type of the scalar.
     Scalar {
         text: Text,
         tag: Option<u32>,
         implicit: bool,
     },
     Sequence,
-    /// Keys and values in turn.
+    /// Keys and values alternate.
     Mapping,
     Alias {
         target: u32,
@@ -157,7 +156,7 @@ impl<'a> Parser<'a> {
         while let Some(frame) = self.frames.last().copied() {
             self.step(frame)?;
         }
-        // The end of the document is looked for, so an error right behind it counts.
+        // The end of the document has to be found, so an error right after it counts.
         self.scanner.peek()?;
         Ok(())
     }
@@ -171,17 +170,29 @@ impl<'a> Parser<'a> {
                 TokenKind::Version { major, minor } => {
                     let known = (*major, *minor) == (1, 1);
                     if versioned {
-                        return Err(self.error(start, "a second `%YAML`", None));
+                        return Err(self.error(
+                            start,
+                            Message::new("a second `%YAML`", "found duplicate %YAML directive"),
+                            None,
+                        ));
                     }
                     if !known {
-                        return Err(self.error(start, "only YAML 1.1 is read", None));
+                        return Err(self.error(
+                            start,
+                            Message::new("only YAML 1.1 is read", "found incompatible YAML document"),
+                            None,
+                        ));
                     }
                     versioned = true;
                 }
                 TokenKind::TagDirective(parts) => {
                     let parts = (parts.handle.clone(), parts.rest.clone());
                     if self.handles.iter().any(|(handle, _)| *handle == parts.0) {
-                        return Err(self.error(start, "a second `%TAG` for the same handle", None));
+                        return Err(self.error(
+                            start,
+                            Message::new("a second `%TAG` for the same handle", "found duplicate %TAG directive"),
+                            None,
+                        ));
                     }
                     self.handles.push(parts);
                 }
@@ -203,18 +214,13 @@ impl<'a> Parser<'a> {
         Ok(token)
     }
 
-    /// Drops the next token, which the caller has looked at, and answers the one behind it.
+    /// Drops the next token, which the caller has inspected, and returns the one after it.
     pub(super) fn advance(&mut self) -> Result<&Token> {
         self.take()?;
         self.scanner.peek()
     }
 
-    pub(super) fn error(
-        &self,
-        at: Mark,
-        message: impl Into<std::borrow::Cow<'static, str>>,
-        context: Option<Mark>,
-    ) -> Error {
+    pub(super) fn error(&self, at: Mark, message: impl Into<Message>, context: Option<Mark>) -> Error {
         let rest = &self.scanner.text[at.at as usize..];
         let width = rest
             .chars()
@@ -242,7 +248,7 @@ impl<'a> Parser<'a> {
         number
     }
 
-    /// A value that is not there.
+    /// A missing value.
     pub(super) fn empty(&mut self, mark: Mark) {
         let text = Text::Source {
             start: mark.at,
@@ -335,7 +341,7 @@ impl<'a> Parser<'a> {
                 value: false,
             },
             _ if anchor.is_some() || tag.is_some() => {
-                // The end of the properties is the best place for what does not follow them.
+                // The end of the properties is the best location for an error about what should follow them.
                 let place = Mark {
                     at: self.end,
                     line: start.line,
@@ -352,7 +358,11 @@ impl<'a> Parser<'a> {
                 return Ok(());
             }
             _ => {
-                return Err(self.error(at, "expected a value", Some(start).filter(|mark| *mark != at)));
+                return Err(self.error(
+                    at,
+                    Message::new("expected a value", "did not find expected node content"),
+                    Some(start).filter(|mark| *mark != at),
+                ));
             }
         };
         let kind = match frame {
@@ -382,7 +392,14 @@ impl<'a> Parser<'a> {
         let name = self.name(&token);
         let span = Span::new(token.start.at, token.end.at);
         let Some(&target) = self.anchors.get(name) else {
-            return Err(Error::new(ErrorKind::Alias, span, format!("unknown anchor `{name}`")));
+            return Err(Error::new(
+                ErrorKind::Alias,
+                span,
+                Message::new(
+                    format!("unknown anchor `{name}`"),
+                    format!("unknown anchor '{name}' referenced"),
+                ),
+            ));
         };
         self.push(SynKind::Alias { target }, span, token.start.line);
         Ok(())
@@ -395,10 +412,15 @@ impl<'a> Parser<'a> {
             let prefix = self.handles.iter().find(|(known, _)| known == handle);
             match prefix.map(|(_, prefix)| format!("{prefix}{rest}")) {
                 Some(tag) if !tag.is_empty() => tag,
-                _ => return Err(self.error(at, format!("unknown tag handle `{handle}`"), None)),
+                _ => {
+                    return Err({
+                        let text = format!("unknown tag handle `{handle}`");
+                        self.error(at, Message::new(text, "found undefined tag handle"), None)
+                    });
+                }
             }
         };
-        // Most documents have none and the others few, so the last ones are the likely ones.
+        // Most documents have no tags and the others few, so recent ones are the likely ones.
         let known = self.tags.iter().rev().take(8).position(|known| *known == tag);
         if let Some(back) = known {
             return Ok((self.tags.len() - 1 - back) as u32);

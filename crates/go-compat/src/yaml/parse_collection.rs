@@ -1,17 +1,14 @@
-//! The parser's part for collections: one step at a time, so that nesting needs no stack of calls.
+//! The parser's part for collections: one step at a time, so that nesting does not need recursion.
 
 use super::{
-    error::Result,
+    error::{Message, Result},
     parse::{Frame, Parser, Stage, SynKind},
     position::Span,
     token::{Mark, TokenKind},
 };
 
-/// Text behind a quoted value on the same line.
-pub(super) const AFTER_QUOTE: &str = "this value ends at its closing quote";
-
 impl Parser<'_> {
-    /// Reads what comes next in the innermost open collection.
+    /// Reads the next part of the innermost open collection.
     pub(super) fn step(&mut self, frame: Frame) -> Result<()> {
         match frame {
             Frame::BlockSequence { node, start } => self.block_sequence(node, start),
@@ -55,7 +52,14 @@ impl Parser<'_> {
                 _ => self.node(true, false),
             },
             TokenKind::BlockEnd => self.end_block(node),
-            _ => Err(self.error(at, "expected `-` or the end of the list", Some(start))),
+            _ => Err(self.error(
+                at,
+                Message::new(
+                    "expected `-` or the end of the list",
+                    "did not find expected '-' indicator",
+                ),
+                Some(start),
+            )),
         }
     }
 
@@ -103,13 +107,14 @@ impl Parser<'_> {
         }
     }
 
-    /// What is wrong where a key is due. Behind a quote it is mostly an expression that starts with a literal.
-    fn no_key(&self, at: Mark) -> &'static str {
+    /// The message for a missing key. After a quote it is usually an expression that starts with a literal.
+    fn no_key(&self, at: Mark) -> Message {
         let before = self.scanner.source.get(..at.at as usize).unwrap_or_default();
         let line = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
         match line.trim_ascii_end().last() {
-            Some(b'\'' | b'"') => AFTER_QUOTE,
-            _ => "expected a key or the end of the map",
+            Some(b'\'' | b'"') => Message::new("this value ends at its closing quote", "did not find expected key")
+                .with_help("put quotes around all of it: `\"'a' in b\"`"),
+            _ => Message::new("expected a key or the end of the map", "did not find expected key"),
         }
     }
 
@@ -136,7 +141,11 @@ impl Parser<'_> {
         if token.kind != TokenKind::FlowSequenceEnd {
             if !first {
                 if token.kind != TokenKind::FlowEntry {
-                    return Err(self.error(at, "expected `,` or `]`", Some(start)));
+                    return Err(self.error(
+                        at,
+                        Message::new("expected `,` or `]`", "did not find expected ',' or ']'"),
+                        Some(start),
+                    ));
                 }
                 self.take()?;
             }
@@ -199,7 +208,11 @@ impl Parser<'_> {
         if token.kind != TokenKind::FlowMappingEnd {
             if !first {
                 if token.kind != TokenKind::FlowEntry {
-                    return Err(self.error(at, "expected `,` or `}`", Some(start)));
+                    return Err(self.error(
+                        at,
+                        Message::new("expected `,` or `}`", "did not find expected ',' or '}'"),
+                        Some(start),
+                    ));
                 }
                 self.take()?;
             }

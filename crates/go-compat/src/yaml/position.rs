@@ -1,18 +1,16 @@
-//! Where things are: byte spans and the table from byte offsets to lines and columns.
+//! Byte spans, and the conversion of byte offsets to lines and columns.
 
 use std::sync::Arc;
 
-/// A range of bytes of a source text.
+/// A range of bytes in a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span {
-    /// The first byte.
     pub start: u32,
-    /// The byte after the last one.
     pub end: u32,
 }
 
 impl Span {
-    /// The span from `start` up to, not including, `end`.
+    /// The span from `start` (inclusive) to `end` (exclusive).
     pub fn new(start: u32, end: u32) -> Self {
         Self { start, end }
     }
@@ -32,17 +30,15 @@ impl Span {
         }
     }
 
-    /// How many bytes the span has.
     pub fn len(self) -> usize {
         self.end.saturating_sub(self.start) as usize
     }
 
-    /// Whether the span has no bytes.
     pub fn is_empty(self) -> bool {
         self.end <= self.start
     }
 
-    /// The smallest span that holds both.
+    /// The smallest span that contains both.
     pub fn to(self, other: Self) -> Self {
         Self {
             start: self.start.min(other.start),
@@ -54,13 +50,11 @@ impl Span {
 /// A line and a column, both counted from 1; columns count code points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The line.
     pub line: u32,
-    /// The column.
     pub column: u32,
 }
 
-/// The lines of one source text. A line ends with a line feed; a carriage return before it belongs to the line end.
+/// The lines of one source. A line ends with a line feed; a carriage return before it belongs to the line end.
 #[derive(Debug, Clone)]
 pub struct LineIndex {
     text: Arc<str>,
@@ -80,22 +74,21 @@ impl LineIndex {
         Self { text, starts }
     }
 
-    /// The text whose lines these are.
     pub fn text(&self) -> &Arc<str> {
         &self.text
     }
 
-    /// How many lines there are; a text that ends with a line feed has an empty last line.
+    /// The number of lines; a text that ends with a line feed has an empty last line.
     pub fn lines(&self) -> usize {
         self.starts.len()
     }
 
-    /// The position of a byte; an offset behind the end counts as the end.
+    /// The position of a byte; an offset past the end counts as the end.
     pub fn position(&self, offset: u32) -> Position {
         let offset = offset.min(self.text.len() as u32);
         let line = self.starts.partition_point(|start| *start <= offset) - 1;
         let start = self.starts[line];
-        // Continuation bytes do not start a code point, so this also holds for an offset inside of one.
+        // Continuation bytes do not start a code point, so this also holds for an offset inside one.
         let column = self.text.as_bytes()[start as usize..offset as usize]
             .iter()
             .filter(|byte| (**byte & 0xC0) != 0x80)
@@ -106,7 +99,7 @@ impl LineIndex {
         }
     }
 
-    /// The byte at a position; a column behind the end of the line counts as its end. `None` if there is no such line.
+    /// The byte at a position; a column past the end of the line counts as its end. `None` if the line does not exist.
     pub fn offset(&self, position: Position) -> Option<u32> {
         let line = (position.line as usize).checked_sub(1)?;
         let span = self.line_span(line)?;
@@ -116,7 +109,7 @@ impl LineIndex {
         Some(span.start + width as u32)
     }
 
-    /// The bytes of a line (counted from 0) without its end.
+    /// The bytes of a line (counted from 0) without its line end.
     fn line_span(&self, line: usize) -> Option<Span> {
         let start = *self.starts.get(line)?;
         let end = self

@@ -1,11 +1,11 @@
-//! What a scalar's text means.
+//! The meaning of a scalar's text.
 //!
-//! Counterpart: `resolve.go` of go.yaml.in/yaml/v2 2.4: YAML 1.1 booleans and nulls, Go's integer prefixes, underscores,
-//! no base 60; a timestamp stays the string it is written as.
+//! Upstream counterpart: `resolve.go` of go.yaml.in/yaml/v2 2.4: YAML 1.1 booleans and nulls, Go's integer prefixes,
+//! underscores, no base 60; a timestamp stays a string.
 
 use super::number::{go_float, go_int, go_uint, is_timestamp, is_yaml_float};
 
-/// The kinds of scalars, as JSON and Go tell them apart.
+/// The types of scalars, as JSON and Go distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Scalar {
     Null,
@@ -21,7 +21,7 @@ pub(super) enum Scalar {
 
 const STANDARD: &str = "tag:yaml.org,2002:";
 
-/// What the text is under a tag; `Err` names what the text is instead, if the tag does not admit it.
+/// Resolves text under a tag; if the tag does not permit it, `Err` names the text's actual type.
 pub(super) fn resolve_tagged(tag: &str, text: &str) -> Result<Scalar, &'static str> {
     let Some(name) = tag.strip_prefix(STANDARD) else {
         return Ok(Scalar::Str);
@@ -48,7 +48,7 @@ pub(super) fn resolve_tagged(tag: &str, text: &str) -> Result<Scalar, &'static s
     }
 }
 
-/// What plain text without a tag is.
+/// Resolves plain text without a tag.
 #[inline]
 pub(super) fn resolve_plain(text: &str) -> Scalar {
     let Some(&first) = text.as_bytes().first() else {
@@ -77,7 +77,7 @@ fn word(text: &str) -> Option<Scalar> {
     })
 }
 
-/// A number that starts with its point: underscores may only stand between digits.
+/// A number that starts with its point: underscores may only occur between digits.
 fn fraction(text: &str) -> Scalar {
     let bytes = text.as_bytes();
     let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -96,7 +96,7 @@ fn number(text: &str) -> Scalar {
     } else {
         text
     };
-    // No number has other characters; most text that starts like one is a date, an address or a version.
+    // Numbers contain no other characters; most text that starts like one is a date, an address or a version.
     let numeric = |byte: u8| byte.is_ascii_hexdigit() || matches!(byte, b'x' | b'X' | b'o' | b'O' | b'.' | b'+' | b'-');
     if !text.bytes().all(numeric) {
         return Scalar::Str;
@@ -112,7 +112,7 @@ fn number(text: &str) -> Scalar {
     {
         return Scalar::Float(float);
     }
-    // A sign behind the prefix is an accident of the reference that files may rely on.
+    // A sign after the prefix is an accident of the Go library that files may rely on.
     if let Some(digits) = text.strip_prefix("0b") {
         if let Some(int) = go_int(digits, 2) {
             return Scalar::Int(int);

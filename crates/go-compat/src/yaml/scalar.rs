@@ -1,21 +1,21 @@
-//! The text of scalars: what a scalar says, and from which source bytes each part of it comes.
+//! The text of scalars, and the source bytes that each part of it comes from.
 //!
-//! The scanner finds where a scalar ends; this module turns the extent into text. One routine serves both the reader
-//! (which appends to a buffer) and the caret finder (which asks for the source of a decoded offset), so they cannot
-//! disagree, and nothing but the extent has to be stored.
+//! The scanner finds the end of a scalar; this module turns the extent into text. One routine serves both the reader
+//! (which appends to a buffer) and the caret finder (which looks up the source of a decoded offset), so they cannot
+//! disagree, and only the extent has to be stored.
 
 use super::chars::{break_len, byte, is_blank, is_break_or_end, is_feed};
 
-/// The text of a scalar or key: a slice of the source where possible.
+/// The text of a scalar or key: a slice of the source if possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Text {
-    /// Source bytes as they stand.
+    /// Unchanged source bytes.
     Source { start: u32, end: u32 },
-    /// The buffer of decoded text, with the number of the shape it comes from.
+    /// A slice of the buffer of decoded text, with the index of the shape it comes from.
     Decoded { start: u32, end: u32, shape: u32 },
-    /// The buffer, without counterpart in the source.
+    /// A slice of the buffer, without counterpart in the source.
     Made { start: u32, end: u32 },
-    /// The buffer, with the number of the table that leads to the source.
+    /// A slice of the buffer, with the index of the table that leads to the source.
     Edited { start: u32, end: u32, table: u32 },
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Shape {
     pub(super) end: u32,
 }
 
-/// How a scalar is written.
+/// The notation of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -38,7 +38,7 @@ pub(super) enum Style {
     Block { literal: bool, indent: u32, chomp: Chomp },
 }
 
-/// What happens to the line breaks at the end of a block scalar.
+/// The treatment of line breaks at the end of a block scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chomp {
     Strip,
@@ -50,7 +50,7 @@ pub(super) enum Chomp {
 pub(super) trait Sink {
     /// The source bytes `start..end`.
     fn copy(&mut self, start: usize, end: usize);
-    /// Text that stands for the source at `at`.
+    /// Text that replaces the source at `at`.
     fn make(&mut self, text: &str, at: usize);
 }
 
@@ -70,7 +70,7 @@ impl Sink for Append<'_> {
     }
 }
 
-/// Where each part of a scalar's text comes from; see [`super::Node::segments`].
+/// The source of each part of a scalar's text; see [`super::Node::segments`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segments {
     parts: Vec<Segment>,
@@ -82,7 +82,7 @@ pub struct Segments {
 struct Segment {
     decoded: u32,
     source: u32,
-    /// Byte for byte; otherwise all of the part stands for the one place.
+    /// Whether the part maps byte for byte; otherwise all of it maps to one offset.
     exact: bool,
 }
 
@@ -96,7 +96,8 @@ impl Segments {
         Self { parts: vec![part], end }
     }
 
-    /// The table of a scalar that ends at `end` at the latest: what follows the last line of a block is not part of it.
+    /// Builds the table of a scalar that ends at `end` at the latest: text after the last line of a block is not part
+    /// of it.
     pub(super) fn of(source: &str, shape: &Shape, end: u32) -> Self {
         let mut record = Record {
             parts: Vec::new(),
@@ -109,7 +110,8 @@ impl Segments {
         }
     }
 
-    /// The table of a text that was made from this one: `origins` says for each of its bytes from which byte here.
+    /// Builds the table of a text derived from this one: `origins` has, for each of its bytes, the index of the byte
+    /// here.
     pub(super) fn edited(&self, origins: &[u32]) -> Self {
         let mut parts: Vec<Segment> = Vec::new();
         for (decoded, origin) in (0u32..).zip(origins) {
@@ -180,11 +182,11 @@ pub(super) fn decode(source: &[u8], shape: &Shape, sink: &mut impl Sink) {
     }
 }
 
-/// What a special character of a quoted scalar stands for.
+/// The meaning of a special character in a quoted scalar.
 enum Special {
     /// Text, and how many source bytes it replaces.
     Char(char, usize),
-    /// A line break that joins its lines without a space, with the bytes up to the next line.
+    /// A line break that joins its lines without a space, with the number of bytes up to the next line.
     Joint(usize),
 }
 
@@ -200,13 +202,13 @@ fn escape(source: &[u8], at: usize, _end: usize) -> Option<Special> {
     if len > 0 {
         return Some(Special::Joint(1 + len));
     }
-    // INVARIANT: the scanner refused every escape that `escaped` does not know.
+    // INVARIANT: the scanner rejected every escape that `escaped` does not know.
     let (character, len) = escaped(source, at).unwrap_or(('\\', 1));
     Some(Special::Char(character, len))
 }
 
-/// The character and the length of the escape at `at`, `\` included. `None` for an unknown one; a hexadecimal escape that
-/// is none or that names no character is for the caller to tell apart.
+/// The character and the length of the escape at `at`, including `\`. `None` for an unknown one; the caller must
+/// distinguish malformed hexadecimal escapes from those that do not denote a character.
 pub(super) fn escaped(source: &[u8], at: usize) -> Option<(char, usize)> {
     let digits = match byte(source, at + 1) {
         b'0' => return Some(('\0', 2)),
@@ -239,7 +241,7 @@ pub(super) fn escaped(source: &[u8], at: usize) -> Option<(char, usize)> {
     Some((char::from_u32(value)?, 2 + digits))
 }
 
-/// Plain and quoted scalars: blanks around a line break go, one break becomes a space, further ones stay.
+/// Plain and quoted scalars: blanks around a line break are dropped, one break becomes a space, further ones stay.
 fn folded_lines<S: Sink>(
     source: &[u8],
     start: usize,
@@ -300,7 +302,7 @@ fn folded_lines<S: Sink>(
     sink.copy(run, end);
 }
 
-/// Skips blanks and line breaks, telling each break; where the next character stands.
+/// Skips blanks and line breaks, reporting each break; returns the offset of the next character.
 fn blank_lines(source: &[u8], mut at: usize, end: usize, mut each: impl FnMut(usize)) -> usize {
     while at < end {
         if is_blank(source[at]) {
@@ -325,7 +327,6 @@ fn make_break(source: &[u8], at: usize, sink: &mut impl Sink) {
     }
 }
 
-/// Block scalars.
 fn block(source: &[u8], start: usize, end: usize, indent: usize, literal: bool, chomp: Chomp, sink: &mut impl Sink) {
     let mut at = start;
     let mut pending: Option<usize> = None;
@@ -335,7 +336,7 @@ fn block(source: &[u8], start: usize, end: usize, indent: usize, literal: bool, 
     while at < end {
         let blank = is_blank(source[at]);
         match pending.take() {
-            // Lines of text fold into one; with an empty line between them only that one shows.
+            // Lines of text fold into one; an empty line between them becomes the only break.
             Some(first) if !literal && !after_blank && !blank && is_feed(source, first) && empty.is_empty() => {
                 sink.make(" ", first);
             }

@@ -1,31 +1,32 @@
-//! The scanner: characters to tokens, with the indentation made explicit.
+//! The scanner: turns characters into tokens, with explicit indentation.
 //!
-//! Counterpart: `scannerc.go` of go.yaml.in/yaml/v2 2.4. What is a token, what ends it and which token may come where
-//! follows that scanner, since accepting and refusing the same files is the point; YAML 1.2 parsers differ in dozens of
-//! places (flow indicators inside plain scalars, tabs, directives, one-line keys). Deviations: a byte order mark inside
-//! of a document is an ordinary character, and UTF-16 is refused.
+//! Upstream counterpart: `scannerc.go` of go.yaml.in/yaml/v2 2.4. The scanner follows it in what a token is, what ends
+//! it and which token may come where, in order to accept and reject the same files; YAML 1.2 parsers differ in dozens
+//! of details (flow indicators inside plain scalars, tabs, directives, one-line keys).
+//!
+//! Deviations: a byte order mark inside a document is an ordinary character, and UTF-16 is rejected.
 
 use std::collections::VecDeque;
 
 use super::{
     chars::{break_len, byte, is_break_or_end, is_document_marker, is_gap},
-    error::{Error, ErrorKind, Result},
+    error::{Error, ErrorKind, Message, Result},
     position::Span,
     scalar::Shape,
     token::{Mark, Token, TokenKind},
 };
 
-/// How many characters the `:` may stand behind the start of its one-line key.
+/// The maximum distance, in characters, of the `:` from the start of its one-line key.
 const KEY_LENGTH: usize = 1024;
 
-/// A place where a key without `?` may have begun.
+/// A position where a key without `?` may have begun.
 #[derive(Debug, Clone, Copy)]
 struct SimpleKey {
     possible: bool,
-    /// Nothing but a key can stand here.
+    /// Only a key is valid here.
     required: bool,
-    /// Whether the head of the queue waits for this key; a flow collection that closes without any candidate of its own
-    /// takes this from the key that it is itself.
+    /// Whether the head of the queue waits for this key; a flow collection that closes without its own candidate takes
+    /// this from the key that it is itself.
     awaited: bool,
     /// The number of the token that the key begins with.
     token: usize,
@@ -55,7 +56,7 @@ pub(super) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// A scanner of the document `span` of `text`, with a limit for nesting.
+    /// Creates a scanner for the document `span` of `text`, with a nesting limit.
     pub(super) fn new(text: &'a str, span: Span, depth: usize) -> Self {
         let text = &text[..span.end as usize];
         let mut at = span.start as usize;
@@ -89,13 +90,13 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The next token, which stays the next one.
+    /// Returns the next token without consuming it.
     pub(super) fn peek(&mut self) -> Result<&Token> {
         self.fill()?;
         Ok(&self.tokens[0])
     }
 
-    /// Takes the next token. The end of the stream is never taken away.
+    /// Consumes the next token. The end of the stream is never consumed.
     pub(super) fn next(&mut self) -> Result<Token> {
         self.fill()?;
         if self.tokens[0].kind == TokenKind::StreamEnd {
@@ -105,7 +106,7 @@ impl<'a> Scanner<'a> {
         Ok(self.tokens.pop_front().expect("filled"))
     }
 
-    /// Makes the head of the queue definite: while it may turn out to be the start of a key, more has to be read.
+    /// Makes the head of the queue definite: reads on as long as it may turn out to be the start of a key.
     fn fill(&mut self) -> Result<()> {
         while self.tokens.is_empty() || self.head_may_be_key()? && !self.ended {
             self.fetch()?;
@@ -182,9 +183,17 @@ impl<'a> Scanner<'a> {
                 self.key_allowed = false;
                 self.quoted_scalar(here)
             }
-            b'\t' => Err(self.error("a tab cannot indent or start a value", None)),
+            b'\t' => Err(self.error(
+                Message::new(
+                    "a tab cannot indent or start a value",
+                    "found character that cannot start any token",
+                )
+                .with_help("indent with spaces"),
+                None,
+            )),
             b'|' | b'>' | b'#' | b'%' | b'@' | b'`' => {
-                Err(self.error(format!("`{}` cannot start a value", char::from(here)), None))
+                let text = format!("`{}` cannot start a value", char::from(here));
+                Err(self.error(Message::new(text, "found character that cannot start any token"), None))
             }
             _ => {
                 self.save_key()?;
@@ -194,9 +203,9 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    // ── places ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    // ── positions ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// The column in bytes. Where columns matter, only ASCII can stand before.
+    /// The column in bytes. Wherever columns matter, only ASCII can precede.
     #[inline]
     pub(super) fn column(&self) -> usize {
         self.at - self.line_start
@@ -210,7 +219,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Goes over the line break here, which has `len` bytes.
+    /// Skips the line break here, which has `len` bytes.
     #[inline]
     pub(super) fn skip_break(&mut self, len: usize) {
         self.at += len;
@@ -236,7 +245,7 @@ impl<'a> Scanner<'a> {
         self.push(kind, start);
     }
 
-    /// Puts a token without extent before the one with this number, or at the end where that one is gone.
+    /// Inserts a token without extent before the one with this number, or at the end if that one is gone.
     fn insert(&mut self, number: Option<usize>, kind: TokenKind, mark: Mark) {
         let token = Token {
             kind,
@@ -249,12 +258,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// An error at the current character; `context` is where the open construct began.
-    pub(super) fn error(
-        &self,
-        message: impl Into<std::borrow::Cow<'static, str>>,
-        context: Option<(Mark, &'static str)>,
-    ) -> Error {
+    /// An error at the current character; `context` is the start of the open construct.
+    pub(super) fn error(&self, message: impl Into<Message>, context: Option<(Mark, &'static str)>) -> Error {
         let width = self.text[self.at..].chars().next().map_or(0, char::len_utf8);
         let width = if is_break_or_end(self.source, self.at) {
             0
@@ -358,7 +363,7 @@ impl<'a> Scanner<'a> {
         Error::new(
             ErrorKind::Token,
             Span::of(start, end),
-            "this line needs a `:` after its key",
+            Message::new("this line needs a `:` after its key", "could not find expected ':'"),
         )
         .with_go_line(go_line)
     }
@@ -466,7 +471,13 @@ impl<'a> Scanner<'a> {
     fn block_entry(&mut self) -> Result<()> {
         if self.flow_level == 0 {
             if !self.key_allowed {
-                return Err(self.error("a list entry cannot start here", None));
+                return Err(self.error(
+                    Message::new(
+                        "a list entry cannot start here",
+                        "block sequence entries are not allowed in this context",
+                    ),
+                    None,
+                ));
             }
             self.roll(self.column(), None, TokenKind::BlockSequenceStart, self.mark())?;
         }
@@ -479,7 +490,13 @@ impl<'a> Scanner<'a> {
     fn key(&mut self) -> Result<()> {
         if self.flow_level == 0 {
             if !self.key_allowed {
-                return Err(self.error("a key cannot start here", None));
+                return Err(self.error(
+                    Message::new(
+                        "a key cannot start here",
+                        "mapping keys are not allowed in this context",
+                    ),
+                    None,
+                ));
             }
             self.roll(self.column(), None, TokenKind::BlockMappingStart, self.mark())?;
         }
@@ -501,7 +518,13 @@ impl<'a> Scanner<'a> {
         } else {
             if self.flow_level == 0 {
                 if !self.key_allowed {
-                    return Err(self.error("unexpected `: `; quote a value that contains it", None));
+                    return Err(self.error(
+                        Message::new(
+                            "unexpected `: `; quote a value that contains it",
+                            "mapping values are not allowed in this context",
+                        ),
+                        None,
+                    ));
                 }
                 self.roll(self.column(), None, TokenKind::BlockMappingStart, self.mark())?;
             }

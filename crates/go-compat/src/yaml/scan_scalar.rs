@@ -1,8 +1,8 @@
-//! The scanner's part that finds where scalars end.
+//! The scanner's part for scalars: finds their ends.
 
 use super::{
     chars::{break_len, byte, is_blank, is_break_or_end, is_document_marker, is_gap},
-    error::Result,
+    error::{Message, Result},
     scalar::{Append, Chomp, Shape, Style, Text, decode, escaped},
     scan::Scanner,
     token::{Mark, TokenKind},
@@ -46,7 +46,10 @@ impl Scanner<'_> {
                 if is_blank(here) {
                     if after_break && here == b'\t' && (self.column() as isize) < indent {
                         return Err(self.error(
-                            "a tab cannot indent the continuation of a value",
+                            Message::new(
+                                "a tab cannot indent the continuation of a value",
+                                "found a tab character that violates indentation",
+                            ),
                             Some((start, "the value starts here")),
                         ));
                     }
@@ -79,7 +82,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Goes over the characters up to a gap or an indicator that ends a plain scalar.
+    /// Skips characters up to a gap or an indicator that ends a plain scalar.
     fn plain_run(&mut self) {
         loop {
             while ORDINARY[byte(self.source, self.at) as usize] {
@@ -104,11 +107,20 @@ impl Scanner<'_> {
         let mut verbatim = true;
         loop {
             if self.column() == 0 && is_document_marker(self.source, self.at) {
-                return Err(self.error("a document marker inside a quoted value", context));
+                return Err(self.error(
+                    Message::new(
+                        "a document marker inside a quoted value",
+                        "found unexpected document indicator",
+                    ),
+                    context,
+                ));
             }
             let here = byte(self.source, self.at);
             if self.at >= self.source.len() {
-                return Err(self.error("this quoted value never ends", context));
+                return Err(self.error(
+                    Message::new("this quoted value never ends", "found unexpected end of stream"),
+                    context,
+                ));
             }
             if here == quote {
                 if quote == b'"' || byte(self.source, self.at + 1) != b'\'' {
@@ -163,18 +175,24 @@ impl Scanner<'_> {
             _ => {
                 let next = self.text[self.at + 1..].chars().next().unwrap_or('\n');
                 let message = if next == '\n' {
-                    "a `\\` at the end".to_owned()
+                    Message::from("a `\\` at the end")
                 } else {
-                    format!("unknown escape `\\{next}`")
+                    Message::new(format!("unknown escape `\\{next}`"), "found unknown escape character")
                 };
                 return Err(self.error(message, context));
             }
         };
         let hex = (0..digits).all(|n| byte(self.source, self.at + 2 + n).is_ascii_hexdigit());
         let message = if hex {
-            format!("`{}` is no character", &self.text[self.at..self.at + 2 + digits])
+            Message::from(format!(
+                "`{}` is not a character",
+                &self.text[self.at..self.at + 2 + digits]
+            ))
         } else {
-            format!("this escape needs {digits} hexadecimal digits")
+            Message::new(
+                format!("this escape needs {digits} hexadecimal digits"),
+                "did not find expected hexdecimal number",
+            )
         };
         Err(self.error(message, context))
     }
@@ -195,7 +213,13 @@ impl Scanner<'_> {
                     self.at += 1;
                 }
                 b'0' if increment == 0 => {
-                    return Err(self.error("the indentation of a block must be 1 to 9", context));
+                    return Err(self.error(
+                        Message::new(
+                            "the indentation of a block must be 1 to 9",
+                            "found an indentation indicator equal to 0",
+                        ),
+                        context,
+                    ));
                 }
                 digit @ b'1'..=b'9' if increment == 0 => {
                     increment = usize::from(digit - b'0');
@@ -211,7 +235,13 @@ impl Scanner<'_> {
             self.skip_comment();
         }
         if !is_break_or_end(self.source, self.at) {
-            return Err(self.error("only a comment may follow the start of a block on its line", context));
+            return Err(self.error(
+                Message::new(
+                    "only a comment may follow the start of a block on its line",
+                    "did not find expected comment or line break",
+                ),
+                context,
+            ));
         }
         let header = self.mark();
         let len = break_len(self.source, self.at);
@@ -246,7 +276,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Goes over empty lines and the indentation of the next line; finds the indentation where it is not given (0).
+    /// Skips empty lines and the indentation of the next line; determines the indentation if it is not given (0).
     fn block_indentation(&mut self, indent: &mut usize, start: Mark) -> Result<()> {
         let mut widest = 0;
         loop {
@@ -255,7 +285,13 @@ impl Scanner<'_> {
             }
             widest = widest.max(self.column());
             if (*indent == 0 || self.column() < *indent) && byte(self.source, self.at) == b'\t' {
-                return Err(self.error("a tab cannot indent a block", Some((start, "the block starts here"))));
+                return Err(self.error(
+                    Message::new(
+                        "a tab cannot indent a block",
+                        "found a tab character where an indentation space is expected",
+                    ),
+                    Some((start, "the block starts here")),
+                ));
             }
             let len = break_len(self.source, self.at);
             if len == 0 {

@@ -2,7 +2,7 @@
 
 use super::{
     chars::{break_len, byte, is_blank, is_break_or_end, is_gap, is_name, is_uri},
-    error::Result,
+    error::{Message, Result},
     scan::Scanner,
     token::{Mark, TagParts, TokenKind},
 };
@@ -13,10 +13,22 @@ impl Scanner<'_> {
         self.at += 1;
         let name = self.names();
         if name.is_empty() {
-            return Err(self.error("`%` starts a directive, which needs a name", None));
+            return Err(self.error(
+                Message::new(
+                    "`%` starts a directive, which needs a name",
+                    "could not find expected directive name",
+                ),
+                None,
+            ));
         }
         if !is_gap(self.source, self.at) {
-            return Err(self.error("a directive's name has letters only", None));
+            return Err(self.error(
+                Message::new(
+                    "a directive's name has letters only",
+                    "found unexpected non-alphabetical character",
+                ),
+                None,
+            ));
         }
         let kind = match name.as_str() {
             "YAML" => self.version()?,
@@ -29,7 +41,13 @@ impl Scanner<'_> {
             self.skip_comment();
         }
         if !is_break_or_end(self.source, self.at) {
-            return Err(self.error("only a comment may follow a directive on its line", None));
+            return Err(self.error(
+                Message::new(
+                    "only a comment may follow a directive on its line",
+                    "did not find expected comment or line break",
+                ),
+                None,
+            ));
         }
         let len = break_len(self.source, self.at);
         if len > 0 {
@@ -94,7 +112,9 @@ impl Scanner<'_> {
             } else {
                 "an anchor"
             };
-            return Err(self.error(format!("the name of {what} has letters, digits, `-` and `_`"), None));
+            let text = format!("the name of {what} has letters, digits, `-` and `_`");
+            let message = Message::new(text, "did not find expected alphabetic or numeric character");
+            return Err(self.error(message, None));
         }
         self.push(kind, start);
         Ok(())
@@ -106,7 +126,10 @@ impl Scanner<'_> {
             self.at += 2;
             let rest = self.tag_uri("")?;
             if byte(self.source, self.at) != b'>' {
-                return Err(self.error("this tag needs a `>`", None));
+                return Err(self.error(
+                    Message::new("this tag needs a `>`", "did not find the expected '>'"),
+                    None,
+                ));
             }
             self.at += 1;
             TagParts {
@@ -132,7 +155,13 @@ impl Scanner<'_> {
             }
         };
         if !is_gap(self.source, self.at) {
-            return Err(self.error("a space must follow the tag", Some((start, "the tag starts here"))));
+            return Err(self.error(
+                Message::new(
+                    "a space must follow the tag",
+                    "did not find expected whitespace or line break",
+                ),
+                Some((start, "the tag starts here")),
+            ));
         }
         self.push(TokenKind::Tag(Box::new(parts)), start);
         Ok(())
@@ -153,7 +182,7 @@ impl Scanner<'_> {
         Ok(self.text[start..self.at].to_owned())
     }
 
-    /// The rest of a tag; `head` is what was taken for a handle, its first character does not count.
+    /// The rest of a tag; `head` was read as a possible handle, without its first character.
     fn tag_uri(&mut self, head: &str) -> Result<String> {
         let mut uri = head.get(1..).unwrap_or_default().as_bytes().to_vec();
         let mut found = !head.is_empty();

@@ -1,9 +1,9 @@
-//! Where the documents of a file begin and end.
+//! Splits a file into documents.
 //!
-//! Counterpart: `ext/yaml` of Kyverno 1.19 over the line reader of `k8s.io/apimachinery/pkg/util/yaml`. It cuts at lines
-//! that start with `---`, whatever they stand in, keeps a separator that nothing precedes as part of the document that
-//! follows, and drops documents that have only blank lines and comments. At a separator with content on its line it stops
-//! without an error, and the document before it is lost too.
+//! Upstream counterpart: `ext/yaml` of Kyverno 1.19 over the line reader of `k8s.io/apimachinery/pkg/util/yaml`. It
+//! cuts at lines that start with `---`, regardless of their context, keeps a leading separator as part of the document
+//! that follows, and drops documents that have only blank lines and comments. At a separator with content on its line
+//! it stops without an error, and the document before it is lost as well.
 
 use super::{
     error::{Error, ErrorKind},
@@ -12,7 +12,7 @@ use super::{
 
 const SEPARATOR: &[u8] = b"---";
 
-/// The documents of a text as byte ranges, and the separator at which the splitter stops, if there is one.
+/// Returns the documents as byte ranges, and the separator at which the splitter stops, if any.
 ///
 /// The text ends with a line feed or is empty.
 pub(super) fn split(text: &[u8]) -> (Vec<Span>, Option<Error>) {
@@ -59,10 +59,10 @@ fn push(documents: &mut Vec<Span>, text: &[u8], start: usize, end: usize) {
     }
 }
 
-/// Without white space at both ends, that of Unicode included.
+/// Trims white space, including Unicode's.
 fn trim(line: &[u8]) -> &[u8] {
     let line = line.trim_ascii();
-    // Only a first or last byte outside of ASCII can belong to further white space (or vertical tab, which is ASCII).
+    // Only a first or last byte outside ASCII can belong to further white space (or vertical tab, which is ASCII).
     let odd = |byte: Option<&u8>| byte.is_some_and(|byte| !byte.is_ascii() || *byte == 0x0B);
     if (odd(line.first()) || odd(line.last()))
         && let Ok(text) = std::str::from_utf8(line)

@@ -2,14 +2,13 @@
 
 use super::scalar::Text;
 
-/// A place in the source with its line, counted from 0 at the start of the document.
+/// A position in the source with its line, counted from 0 at the start of the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Mark {
     pub(super) at: u32,
     pub(super) line: u32,
 }
 
-/// One token.
 #[derive(Debug, Clone)]
 pub(super) struct Token {
     pub(super) kind: TokenKind,
@@ -17,7 +16,6 @@ pub(super) struct Token {
     pub(super) end: Mark,
 }
 
-/// What a token is.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum TokenKind {
     StreamEnd,
@@ -41,7 +39,7 @@ pub(super) enum TokenKind {
     Value,
     /// The name is the span without its first character.
     Alias,
-    /// As for an alias.
+    /// The name is the span without its first character.
     Anchor,
     Tag(Box<TagParts>),
     Scalar {

@@ -1,4 +1,4 @@
-//! The located tree: values as Kubernetes sees them, each with its place in the source.
+//! The located tree: values as Kubernetes sees them, each with its location in the source.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -8,7 +8,7 @@ use super::{
     scalar::{Segments, Shape, Text},
 };
 
-/// One document: nodes in an arena, strings as slices of the source where possible.
+/// One document: nodes in an arena, strings as slices of the source if possible.
 #[derive(Debug, Clone)]
 pub struct Tree {
     pub(super) source: Arc<str>,
@@ -17,12 +17,12 @@ pub struct Tree {
     pub(super) entries: Vec<EntryData>,
     pub(super) decoded: String,
     pub(super) shapes: Vec<Shape>,
-    /// The way back to the source for texts that were edited.
+    /// The source locations of edited strings.
     pub(super) tables: Vec<Segments>,
     pub(super) root: NodeId,
 }
 
-/// The number of a node in its tree.
+/// The index of a node in its tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub(super) u32);
 
@@ -30,7 +30,7 @@ pub struct NodeId(pub(super) u32);
 pub(super) struct NodeData {
     pub(super) span: Span,
     pub(super) data: Data,
-    /// What the scalar is written as; empty for collections.
+    /// The scalar as written; empty for collections.
     pub(super) raw: Text,
 }
 
@@ -62,7 +62,6 @@ pub(super) struct EntryData {
     pub(super) value: NodeId,
 }
 
-/// What a node is.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind<'a> {
     /// Null, also an absent value.
@@ -79,7 +78,6 @@ pub enum Kind<'a> {
     Str(&'a str),
     /// A list.
     Seq(Items<'a>),
-    /// A map.
     Map(Entries<'a>),
 }
 
@@ -93,17 +91,17 @@ pub enum Number {
 }
 
 impl Tree {
-    /// The document's value.
+    /// The document's root.
     pub fn root(&self) -> Node<'_> {
         self.node(self.root)
     }
 
-    /// The node with a number that this tree gave.
+    /// Returns the node with an index from this tree.
     pub fn node(&self, id: NodeId) -> Node<'_> {
         Node { tree: self, id }
     }
 
-    /// The text of the whole source, of which this document is a part.
+    /// The text of the whole source that contains this document.
     pub fn source(&self) -> &Arc<str> {
         &self.source
     }
@@ -127,7 +125,6 @@ impl Tree {
     }
 }
 
-/// A node of a tree.
 #[derive(Debug, Clone, Copy)]
 pub struct Node<'a> {
     tree: &'a Tree,
@@ -139,23 +136,21 @@ impl<'a> Node<'a> {
         &self.tree.nodes[self.id.0 as usize]
     }
 
-    /// The node's number, with which [`Tree::node`] finds it again.
+    /// The node's index, for [`Tree::node`].
     pub fn id(self) -> NodeId {
         self.id
     }
 
-    /// The tree it belongs to.
     pub fn tree(self) -> &'a Tree {
         self.tree
     }
 
-    /// Where the node stands: the scalar with its quotes, the collection from its first to its last character, without
-    /// anchor and tag. The value of an alias stands where its anchor is.
+    /// The location: the scalar with its quotes, the collection from its first to its last character, without anchor
+    /// and tag. The value of an alias has the location of its anchor.
     pub fn span(self) -> Span {
         self.data().span
     }
 
-    /// What the node is.
     pub fn kind(self) -> Kind<'a> {
         match self.data().data {
             Data::Null => Kind::Null,
@@ -176,12 +171,10 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether the node is null.
     pub fn is_null(self) -> bool {
         matches!(self.data().data, Data::Null)
     }
 
-    /// The boolean, if it is one.
     pub fn as_bool(self) -> Option<bool> {
         match self.kind() {
             Kind::Bool(bool) => Some(bool),
@@ -213,13 +206,13 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The value under a key, if this is a map that has it.
+    /// The value of a key, if this is a map that has it.
     pub fn get(self, key: &str) -> Option<Node<'a>> {
         self.as_map()?.get(key).map(|entry| entry.value)
     }
 
-    /// The number as the Kubernetes JSON decoder delivers it: whatever prints as an integer in the range of `int64` is
-    /// one (`1.0`, `1e3`), everything else a `float64`.
+    /// The number as the Kubernetes JSON decoder delivers it: an `int64` if it prints as an integer in that range
+    /// (`1.0`, `1e3`), otherwise a `float64`.
     pub fn number(self) -> Option<Number> {
         Some(match self.data().data {
             Data::Int(int) => Number::Int(int),
@@ -229,8 +222,8 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// What the scalar is written as, escapes and folding undone but not interpreted: `0777` where the value is 511.
-    /// `None` for collections.
+    /// The scalar as written, escapes and folding undone but not interpreted: `0777` if the value is 511. `None` for
+    /// collections.
     pub fn raw_text(self) -> Option<&'a str> {
         match self.data().data {
             Data::Seq { .. } | Data::Map { .. } => None,
@@ -238,8 +231,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The text that a field of Go type `string` takes from this node when a file is decoded straight into Go types:
-    /// `123` gives `123`, `on` gives `true`, `0777` gives `511`. `None` for null and collections.
+    /// The string that a field of Go type `string` receives from this node when a file is decoded directly into Go
+    /// types: `123` gives `123`, `on` gives `true`, `0777` gives `511`. `None` for null and collections.
     pub fn string_field(self) -> Option<Cow<'a, str>> {
         Some(match self.kind() {
             Kind::Str(text) => Cow::Borrowed(text),
@@ -252,7 +245,7 @@ impl<'a> Node<'a> {
     }
 
     /// The source byte that a byte of [`Node::raw_text`] comes from, through folding, indentation and escapes. For
-    /// several questions about one scalar ask [`Node::segments`].
+    /// repeated lookups in one scalar use [`Node::segments`].
     pub fn source_offset(self, offset: usize) -> u32 {
         match self.data().raw {
             Text::Source { start, end } => (start as usize).saturating_add(offset).min(end as usize) as u32,
@@ -266,7 +259,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// What becomes of a float on its way through JSON.
+/// Converts a float as JSON does.
 fn json_number(float: f64) -> Number {
     // Go prints the shortest digits that give the float back, padded with zeros: 2^62 arrives as 4611686018427388000.
     if float.trunc() == float
@@ -286,22 +279,19 @@ pub struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// How many there are.
     pub fn len(self) -> usize {
         self.items.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(self) -> bool {
         self.items.is_empty()
     }
 
-    /// The item at a place.
+    /// The item at an index.
     pub fn get(self, place: usize) -> Option<Node<'a>> {
         self.items.get(place).map(|id| self.tree.node(*id))
     }
 
-    /// The items in order.
     pub fn iter(self) -> impl ExactSizeIterator<Item = Node<'a>> + Clone {
         self.items.iter().map(move |id| self.tree.node(*id))
     }
@@ -315,27 +305,22 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// How many there are.
     pub fn len(self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entry at a place.
     pub fn at(self, place: usize) -> Option<Entry<'a>> {
         self.entries.get(place).map(|data| Entry::new(self.tree, data))
     }
 
-    /// The entry with a key.
     pub fn get(self, key: &str) -> Option<Entry<'a>> {
         self.iter().find(|entry| entry.key == key)
     }
 
-    /// The entries in order.
     pub fn iter(self) -> impl ExactSizeIterator<Item = Entry<'a>> + Clone {
         self.entries.iter().map(move |data| Entry::new(self.tree, data))
     }
@@ -344,11 +329,9 @@ impl<'a> Entries<'a> {
 /// One entry of a map.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
-    /// The key as a string; other scalars become what sigs.k8s.io/yaml makes of them (`on:` is `true`).
+    /// The key as a string; other scalars are converted like sigs.k8s.io/yaml does (`on:` is `true`).
     pub key: &'a str,
-    /// Where the key stands.
     pub key_span: Span,
-    /// The value.
     pub value: Node<'a>,
     pub(super) text: Text,
 }
@@ -363,7 +346,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The source byte that a byte of the key comes from; the start of the key where it is not a string in the source.
+    /// The source byte that a byte of the key comes from; the start of the key if it is not a string in the source.
     pub fn key_source_offset(&self, offset: usize) -> u32 {
         self.value.tree.segments(self.text, self.key_span).source_offset(offset)
     }

@@ -1,6 +1,6 @@
 //! Arithmetic on numbers, Kubernetes quantities and Go durations.
 //!
-//! Upstream counterpart: Kyverno `pkg/engine/jmespath/arithmetic.go`. A string is a quantity if it can be read as one,
+//! Upstream counterpart: Kyverno `pkg/engine/jmespath/arithmetic.go`. A string is a quantity if it parses as one,
 //! otherwise a duration.
 
 use super::{Call, collections::integer, data, failed, refused};
@@ -51,7 +51,7 @@ fn seconds(seconds: f64) -> ItemResult<'static> {
     data(duration::format(float::truncate(seconds * 1e9)))
 }
 
-/// A float as the quantity that its text is.
+/// Converts a float to a quantity by way of its text.
 fn as_quantity(number: f64) -> Result<Quantity, Error> {
     Quantity::parse(&float::display(number)).map_err(|error| Error::Function(error.to_string()))
 }
@@ -167,7 +167,7 @@ pub(super) fn round<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
         return failed("round", "Non-integer argument(s) passed for round off");
     };
     if digits < 0 {
-        // Upstream forgets to say which argument.
+        // Upstream's message lacks the number of the argument.
         return refused("JMESPath function 'round': %!d(MISSING) argument is out of bounds (%!d(MISSING))");
     }
     let shift = power_of_ten(digits as u64);

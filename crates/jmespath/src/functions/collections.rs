@@ -26,7 +26,7 @@ pub(super) fn label_match<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     data(true)
 }
 
-/// A float as an integer; the error is the text of what is wrong with it.
+/// Converts a float to an integer; the error is upstream's message.
 pub(super) fn integer(number: f64) -> Result<i64, String> {
     let shown = || float::display(number);
     if !number.is_finite() || number.trunc() != number {
@@ -62,7 +62,7 @@ pub(super) fn items<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let (Item::Data(Data::String(key_name)), Item::Data(Data::String(value_name))) = (call.arg(1), call.arg(2)) else {
         return failed("items", "argument #2 is not of type String");
     };
-    // Where both names are the same, the value wins.
+    // If both names are the same, the value wins.
     let object =
         |key: Data, value: &Data| Data::from_iter([(key_name.clone(), key), (value_name.clone(), value.clone())]);
     let objects: Vec<Data> = match call.arg(0) {

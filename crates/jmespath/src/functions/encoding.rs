@@ -27,7 +27,7 @@ pub(super) fn base64_decode<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     }
 }
 
-/// Bytes as text, with U+FFFD for each byte that belongs to no character.
+/// Decodes bytes, with U+FFFD for each invalid byte.
 fn lossy(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -51,7 +51,7 @@ pub(super) fn parse_yaml<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     call.interpreter.charge(text.len())?;
     match Document::from_yaml(text) {
         Ok(document) => data(Data::from(document.root()).with_doubles()),
-        // The prefix is that of a decoder into types, which is not at work here.
+        // The prefix belongs to a decoder into Go types, which Kyverno does not use here.
         Err(error) => refused(error.strip_prefix("error converting YAML to JSON: ").unwrap_or(&error)),
     }
 }

@@ -1,6 +1,8 @@
 //! The functions of the JMESPath standard, as go-jmespath has them.
 //!
-//! Upstream counterpart: go-jmespath's `functions.go`. Deviation: `sort_by` leaves the list of the document alone.
+//! Upstream counterpart: go-jmespath's `functions.go`.
+//!
+//! Deviation: `sort_by` does not change the document.
 
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
@@ -41,7 +43,7 @@ pub(super) fn contains<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     }
     let items = call.list(0)?;
     for item in items.iter() {
-        // Go's `==` on interfaces: of different types is unequal, of a type that cannot be compared panics.
+        // Go's `==` on interfaces: values of different types are unequal, and a type that is not comparable panics.
         let equal = match (item, call.arg(1)) {
             (Data::List(_), Item::Data(Data::List(_))) => {
                 return panic("runtime error: comparing uncomparable type []interface {}");
@@ -139,7 +141,7 @@ pub(super) fn map<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     Ok(Item::Data(mapped.into_iter().collect()))
 }
 
-/// The order of two numbers or two strings, if that is what they are; `None` also for what is not a number.
+/// The order of two numbers or two strings; `None` for other types and for NaN.
 fn order(a: &Data, b: &Data) -> Option<Ordering> {
     match (a, b) {
         (Data::Double(a), Data::Double(b)) => a.partial_cmp(b),
@@ -166,7 +168,7 @@ pub(super) fn min<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     extreme(call, Ordering::Less)
 }
 
-/// What an expression makes of an element; a missing key is null.
+/// Evaluates a key expression for an element; a missing key is null.
 fn key_of<'e>(call: &Call<'_, 'e>, node: &'e Node, item: &Data) -> Result<Data, Error> {
     match call.interpreter.execute(node, &Item::Data(item.clone())) {
         Ok(key) => Ok(key.into_data()),
@@ -212,7 +214,7 @@ pub(super) fn min_by<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     extreme_by(call, Ordering::Less)
 }
 
-/// A total order: what is not a number comes first, as Go's `sort.Float64Slice` has it.
+/// A total order: NaN comes first, as in Go's `sort.Float64Slice`.
 fn total_order(a: &Data, b: &Data) -> Ordering {
     let is_nan = |data: &Data| matches!(data, Data::Double(number) if number.is_nan());
     order(a, b).unwrap_or_else(|| is_nan(b).cmp(&is_nan(a)))
@@ -236,7 +238,7 @@ pub(super) fn sort_by<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     }
     let mut keyed = Vec::with_capacity(items.len());
     for item in items.iter() {
-        // Each element is compared at least once, and every error on the way is the same one.
+        // Each element is compared at least once, and every error has the same message.
         let key = match call.interpreter.execute(node, &Item::Data(item.clone())) {
             Ok(key) => key.into_data(),
             Err(error @ (Error::Limit(_) | Error::Panic(_))) => return Err(error),

@@ -20,7 +20,7 @@ use kyvtest_go_compat::{
 
 pub(super) fn compare<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let order = call.text(0)?.cmp(call.text(1)?);
-    // An integer, which is no number to JMESPath.
+    // An integer is not a number to JMESPath.
     data(i64::from(order as i8))
 }
 
@@ -28,8 +28,7 @@ pub(super) fn equal_fold<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     data(case::equal_fold(call.text(0)?, call.text(1)?))
 }
 
-/// The text with up to `count` occurrences replaced; a negative count is all. An empty text occurs before each character
-/// and at the end.
+/// Replaces up to `count` occurrences; all if negative. An empty string occurs before each character and at the end.
 fn replaced<'e>(call: &Call<'_, 'e>, count: i64) -> ItemResult<'e> {
     let (text, old, new) = (call.text(0)?, call.text(1)?, call.text(2)?);
     let limit = usize::try_from(count).unwrap_or(usize::MAX);
@@ -111,7 +110,7 @@ pub(super) fn to_boolean<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
 }
 
 pub(super) fn semver_compare<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
-    // A text that is no version counts as the lowest one.
+    // An invalid version counts as the lowest one.
     let version = semver::parse(call.text(0)?).or_else(|_| semver::parse("0.0.0"));
     let range = Range::parse(call.text(1)?);
     match (version, range) {
@@ -134,7 +133,7 @@ pub(super) fn text_of(value: &Data) -> Option<Cow<'_, str>> {
     })
 }
 
-/// The text of an argument that was checked to be text or a number; it is paid for.
+/// The text of an argument that was checked to be a string or a number; charges for it.
 fn text_or_number<'c>(call: &'c Call<'_, '_>, index: usize, function: &str) -> Result<Cow<'c, str>, Error> {
     let text = match call.arg(index) {
         Item::Data(value) => text_of(value),
@@ -150,7 +149,7 @@ fn text_or_number<'c>(call: &'c Call<'_, '_>, index: usize, function: &str) -> R
     Ok(text)
 }
 
-/// Compiles a pattern, and pays for that and for one search.
+/// Compiles a pattern, and charges for that and for one search.
 fn compile(call: &Call<'_, '_>, pattern: &str, text: &str) -> Result<Result<Regex, String>, Error> {
     let regex = match Regex::new_within(pattern, |states| call.interpreter.charge(states as usize).is_ok()) {
         Ok(regex) => regex,
@@ -178,7 +177,7 @@ fn regex_replaced<'e>(call: &Call<'_, 'e>, function: &str, literal: bool) -> Ite
         Ok(regex) => regex,
         Err(error) => return failed(function, error),
     };
-    // A search that always reads to the end makes the whole quadratic: the matches are counted and paid for first.
+    // Searches that always read to the end make the whole quadratic: count and charge the matches first.
     let spent = std::cell::Cell::new(Ok(()));
     let matches = regex.find_all_within(&text, None, |bytes| {
         let paid = call.interpreter.charge(1 + bytes / 64);

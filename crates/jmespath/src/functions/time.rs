@@ -1,6 +1,8 @@
 //! Kyverno's functions on times: RFC 3339 unless a layout is given.
 //!
-//! Upstream counterpart: Kyverno `pkg/engine/jmespath/time.go`. Deviation: the local zone of `time_now` is UTC.
+//! Upstream counterpart: Kyverno `pkg/engine/jmespath/time.go`.
+//!
+//! Deviation: the local zone of `time_now` is UTC.
 
 use super::{Call, data, refused};
 use crate::{Error, interpreter::ItemResult};
@@ -29,7 +31,7 @@ fn show(time: Timestamp) -> ItemResult<'static> {
     data(Timestamp { nanos: 0, ..time }.to_string())
 }
 
-/// The duration between two times; Go stops at the longest one.
+/// The duration between two times; saturates like Go's.
 fn between_times(from: Timestamp, to: Timestamp) -> i64 {
     let nanos = |time: Timestamp| i128::from(time.seconds) * NANOS + i128::from(time.nanos);
     let between = nanos(to) - nanos(from);

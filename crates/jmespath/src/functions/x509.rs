@@ -1,6 +1,7 @@
 //! `x509_decode(pem)`: an RSA certificate or certificate request with Go's field names.
 //!
-//! Upstream counterpart: Kyverno `pkg/engine/jmespath/functions.go` (`jpX509Decode`): Go's whole structure by way of JSON.
+//! Upstream counterpart: Kyverno `pkg/engine/jmespath/functions.go` (`jpX509Decode`): Go's whole structure by way of
+//! JSON.
 
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ fn bytes(bytes: &[u8]) -> Data {
     Data::from(base64::encode(bytes))
 }
 
-/// A list; an empty one is null, as Go's nil is.
+/// A list; an empty one is null, like Go's nil.
 fn list(items: impl Iterator<Item = Data>) -> Data {
     let items: Vec<Data> = items.collect();
     if items.is_empty() {
@@ -67,7 +68,7 @@ fn identifier(numbers: &[u32]) -> Data {
     numbers.iter().map(|number| Data::from(f64::from(*number))).collect()
 }
 
-/// An object identifier as text, which newer parts of Go's structure have.
+/// An object identifier in dotted form, which newer parts of Go's structure use.
 fn dotted(numbers: &[u32]) -> Data {
     let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
     Data::from(numbers.join("."))
@@ -192,7 +193,7 @@ fn uri(uri: &Url) -> Data {
     for (name, text) in parts.texts {
         put(&mut fields, name, text.into_owned());
     }
-    // A user has no fields that others may see.
+    // Go's user info has no exported fields.
     let user = if parts.user {
         Data::Map(Arc::default())
     } else {
@@ -276,7 +277,7 @@ fn constraints(fields: &mut Fields, prefix: &str, constraints: &Constraints) {
     put(fields, &format!("{prefix}IPRanges"), list(ranges));
 }
 
-/// The attributes of a request that are sets of sets of typed values; others are left out, as upstream does.
+/// The attributes of a request that are sets of sets of typed values; like upstream, drops others.
 fn attributes(mut der: Der<'_>) -> Data {
     let mut found = Vec::new();
     while let Some(attribute) = der.take(der::SEQUENCE) {
@@ -303,7 +304,7 @@ fn attribute_of(mut attribute: Der<'_>) -> Option<Data> {
     Some(typed_value(&kind, sets.into_iter().collect()))
 }
 
-/// A value of a type that only its tag tells.
+/// A value whose type is given by its tag.
 fn any_value(tag: u8, Der(content): Der<'_>) -> Data {
     match tag {
         der::BOOLEAN => Data::from(content != [0]),

@@ -119,7 +119,7 @@ impl Condition {
                 };
                 let parts = [part(&self.key), part(&self.value)];
                 let text = format!("{} {} {}", parts[0].0, self.operator, parts[1].0);
-                trace.tell(Evaluation {
+                trace.record(Evaluation {
                     text,
                     value: match &holds {
                         Ok(holds) => holds.to_string(),

@@ -1,9 +1,10 @@
-//! May a user do something: what the RBAC objects of a cluster say.
+//! The RBAC authorizer of a cluster.
 //!
-//! Upstream counterpart: `plugin/pkg/auth/authorizer/rbac` and `pkg/registry/rbac/validation` of kubernetes/kubernetes, behind
-//! the authorizer that lets `system:masters` do everything. Known deviations: of the roles that a new cluster has, only
-//! `cluster-admin` and those of every authenticated user are known without being given; roles are not aggregated; bindings are asked in the order in which they
-//! were given, and cluster-wide ones first.
+//! Upstream counterpart: `plugin/pkg/auth/authorizer/rbac` and `pkg/registry/rbac/validation` of kubernetes/kubernetes,
+//! behind the authorizer that allows `system:masters` everything.
+//!
+//! Known deviations: of the default roles of a new cluster, only `cluster-admin` and those of every authenticated user
+//! are built in; roles are not aggregated; bindings are evaluated in the given order, cluster-wide ones first.
 
 use super::{Binding, request::texts};
 use kyvtest_go_compat::{text::quote::quote, value::Value};
@@ -11,42 +12,37 @@ use kyvtest_go_compat::{text::quote::quote, value::Value};
 /// The group that may do everything.
 const MASTERS: &str = "system:masters";
 
-/// A question to the authorizer.
+/// An access to authorise.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Access<'a> {
-    /// Who asks.
     pub user: &'a str,
     /// The user's groups.
     pub groups: &'a [String],
-    /// What for.
     pub verb: &'a str,
-    /// A path that is no resource; the fields below say nothing then.
+    /// A non-resource path; the resource fields are then ignored.
     pub path: Option<&'a str>,
     /// The API group.
     pub group: &'a str,
-    /// The resource.
     pub resource: &'a str,
-    /// The subresource.
     pub subresource: &'a str,
-    /// The namespace; empty for all of them, and for what is in none.
+    /// Empty for all namespaces, and for cluster-scoped objects.
     pub namespace: &'a str,
-    /// The object's name; empty for all of them.
+    /// Empty for all objects.
     pub name: &'a str,
 }
 
-/// The answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Authorized {
-    /// Whether something allows it. Nothing ever forbids.
+    /// Whether a rule allows it. RBAC never denies explicitly.
     pub allowed: bool,
-    /// Why, in the authorizer's words.
+    /// The authorizer's reason.
     pub reason: String,
 }
 
 /// A Role or ClusterRole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Role {
-    /// The role's namespace; `None` for a ClusterRole.
+    /// `None` for a ClusterRole.
     namespace: Option<String>,
     name: String,
     rules: Vec<Rule>,
@@ -62,7 +58,7 @@ struct Rule {
 }
 
 impl Role {
-    /// Reads an object; `None` if it is no role.
+    /// Parses an object; `None` if it is not a role.
     pub fn from_value(object: Value<'_>) -> Option<Self> {
         let text = |path: &[&str]| object.at(path).and_then(Value::as_str).unwrap_or_default();
         if !text(&["apiVersion"]).starts_with("rbac.authorization.k8s.io/") {
@@ -93,7 +89,7 @@ impl Role {
 }
 
 impl Role {
-    /// What every API server lets all users do: read its health and what it serves, and ask about themselves.
+    /// The permissions of all users on every API server: read its health and discovery, and review their own access.
     pub(super) fn of_new_cluster() -> Vec<Self> {
         let texts = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect::<Vec<String>>();
         let role = |name: &str, rules: Vec<Rule>| Self {
@@ -153,7 +149,7 @@ impl Rule {
     }
 }
 
-/// Asks the bindings and roles of a cluster.
+/// Evaluates the bindings and roles of a cluster.
 pub(super) fn authorize(bindings: &[Binding], roles: &[Role], access: &Access<'_>) -> Authorized {
     if access.groups.iter().any(|group| group == MASTERS) {
         return Authorized {
@@ -172,7 +168,7 @@ pub(super) fn authorize(bindings: &[Binding], roles: &[Role], access: &Access<'_
             continue;
         };
         let in_namespace = (binding.role_kind == "Role").then_some(binding.namespace.as_deref().unwrap_or_default());
-        // What is given comes later and counts more than what every cluster has.
+        // Given roles come later and take precedence over the default ones.
         let role = roles
             .iter()
             .rev()

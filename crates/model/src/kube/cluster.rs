@@ -1,8 +1,10 @@
-//! The cluster that requests are evaluated against: what it serves, what it holds, and who answers lookups.
+//! The cluster that requests are evaluated against: served kinds, stored objects, and the mocks for lookups.
 //!
-//! Built once and used by every command, so that all of them see the same cluster. No upstream counterpart.
+//! Built once and used by every command, so that all of them see the same cluster.
 //!
-//! Known deviation: a kind that nothing describes is guessed from the object, as `kubectl` could not do.
+//! Upstream counterpart: none.
+//!
+//! Known deviation: an undeclared kind is guessed from the object, which `kubectl` could not do.
 
 use kyvtest_cel::{
     host::{Gvr, Host, Mocks},
@@ -12,30 +14,28 @@ use kyvtest_go_compat::value::{Document, List, Value};
 
 use super::{Discovery, GroupVersionKind, GroupVersionResource, Namespace, World};
 
-/// What exists when a request arrives.
+/// The state of the cluster when a request arrives.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The kinds that are served.
     pub discovery: Discovery,
     /// Namespaces, RBAC objects, parameters.
     pub world: World,
-    /// Answers to lookups of objects, HTTP calls, image data and the global context.
+    /// Results of lookups of objects, HTTP calls, image data and the global context.
     pub mocks: Mocks,
 }
 
-/// What an evaluation may look at besides the request: the parts of a cluster, each of which a caller may replace.
+/// The inputs of an evaluation besides the request: the parts of a cluster, each of which a caller may replace.
 #[derive(Clone, Copy)]
 pub struct Environment<'e> {
     /// Namespaces, RBAC objects, parameters.
     pub world: &'e World,
     /// The kinds that are served.
     pub discovery: &'e Discovery,
-    /// Answers lookups. An observer with a trace gets the trace of every evaluation.
+    /// Performs lookups. If its observer has a trace, every evaluation is recorded there.
     pub host: &'e dyn Host,
 }
 
 impl<'e> Environment<'e> {
-    /// Puts the parts together.
     pub fn new(world: &'e World, discovery: &'e Discovery, host: &'e dyn Host) -> Self {
         Self { world, discovery, host }
     }
@@ -73,7 +73,7 @@ impl Cluster {
     /// Serves the kinds of a CustomResourceDefinition.
     ///
     /// # Errors
-    /// What the definition lacks.
+    /// If the definition is incomplete.
     pub fn add_crd(&mut self, definition: Value<'_>) -> Result<(), String> {
         self.discovery.add_crd(definition)?;
         let text = |path: &[&str]| definition.at(path).and_then(Value::as_str).unwrap_or_default();
@@ -91,13 +91,13 @@ impl Cluster {
         self.world.add_namespace(namespace);
     }
 
-    /// Stores an object that lookups, selectors and RBAC may find.
+    /// Stores an object for lookups, selectors and RBAC.
     pub fn add(&mut self, object: &Document) {
         self.world.add(object.clone());
         self.add_lookup(object);
     }
 
-    /// Makes an object known to lookups only. A kind that nothing serves is guessed.
+    /// Stores an object for lookups only. An undeclared kind is guessed.
     pub fn add_lookup(&mut self, object: &Document) {
         let root = object.root();
         let text = |key: &str| root.get(key).and_then(Value::as_str).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Facts about one given request.
 //!
-//! The maps are looked up once, and each question is a look at them; nothing is allocated except for wildcards in selectors.
+//! The maps are looked up once, and each question reads them; only wildcards in selectors allocate.
 
 use super::{Atom, Facts, Namespace, Operator, Pairs, Pattern, Request, Text, requirement_error, world::string_map};
 use kyvtest_go_compat::value::{Map, Value};
@@ -26,7 +26,7 @@ fn metadata<'v>(object: Value<'v>, key: &str) -> &'v str {
 }
 
 impl<'r> Concrete<'r> {
-    /// The facts of a request in a namespace; `None` if it is in none, or if nothing is known of it.
+    /// The facts of a request; `namespace` is `None` if the request has none, or if it is unknown.
     pub fn new(request: &'r Request, namespace: Option<&'r Namespace>) -> Self {
         let (new, old) = (request.object.root(), request.old_object.root());
         let subject = request.subject().map_or(Value::Null, |(_, value)| value);
@@ -90,8 +90,8 @@ impl<'r> Concrete<'r> {
     }
 }
 
-/// Whether a label can take the place of wildcards in a selector, as Kyverno has it: with an invalid label, which only a file can
-/// have, the selector is invalid and matches nothing.
+/// Whether a label can replace wildcards in a selector, by Kyverno's rules: with an invalid label, which only a file
+/// can have, the selector is invalid and matches nothing.
 fn can_replace(pairs: Pairs, key: &str, value: &str) -> bool {
     match pairs {
         Pairs::NewLabels | Pairs::OldLabels | Pairs::NamespaceLabels => {

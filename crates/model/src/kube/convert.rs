@@ -1,7 +1,9 @@
-//! An object in another version of its API, where a policy names that version.
+//! Conversion of an object to the API version that a policy names.
 //!
-//! Upstream counterpart: the generated conversions of `pkg/apis`. Known deviations: only events and the CPU target of
-//! autoscalers are rewritten; everything else keeps its fields, as custom resources without a conversion webhook do.
+//! Upstream counterpart: the generated conversions of `pkg/apis`.
+//!
+//! Known deviations: only events and the CPU target of autoscalers are rewritten; everything else keeps its fields, as
+//! custom resources without a conversion webhook do.
 
 use super::{GroupVersionKind, Resource};
 use kyvtest_go_compat::value::{Builder, Document, Map, Value};
@@ -17,7 +19,7 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// The object as it is served under another name; null stays null.
+/// Converts an object to another served version; null stays null.
 pub fn convert(object: Value<'_>, from: &Resource, to: &Resource) -> Document {
     let Some(map) = object.as_map() else {
         return object.to_document();
@@ -65,7 +67,7 @@ fn renamed<'k>(key: &'k str, own: &GroupVersionKind, wanted: &GroupVersionKind) 
     pair.unwrap_or(key)
 }
 
-/// Version 1 has a field for what version 2 says with a metric.
+/// Version 1 has a field for a certain metric of version 2.
 fn autoscaler_spec(builder: &mut Builder, spec: Map<'_>, version: &str) {
     builder.begin_map();
     for (key, value) in spec.iter() {

@@ -1,12 +1,12 @@
 //! Requests and namespaces as the expressions of both engines see them.
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/cel/condition.go` (`CreateAdmissionRequest`,
-//! `CreateNamespaceObject`), which Kyverno links, too. What an engine tells of a request is its own matter.
+//! `CreateNamespaceObject`), which Kyverno also links. Each engine selects the fields that it exposes.
 
 use super::{GroupVersionKind, GroupVersionResource, Operation, Resource, UserInfo};
 use kyvtest_go_compat::value::{Builder, Document, Value};
 
-/// A namespace as expressions see it: always with `spec` and `status`, never with the parts that no type declares.
+/// A namespace as expressions see it: always with `spec` and `status`, never with undeclared parts.
 pub fn namespace_object(stored: Value<'_>) -> Document {
     let mut builder = Builder::new();
     builder.begin_map();
@@ -15,7 +15,7 @@ pub fn namespace_object(stored: Value<'_>) -> Document {
     let metadata = stored.get("metadata").and_then(Value::as_map);
     for (key, value) in metadata.iter().flat_map(|map| map.iter()) {
         let undeclared = matches!(key.text(), "managedFields" | "ownerReferences" | "selfLink");
-        // An empty map is left out when the object is stored.
+        // An empty map is dropped when the object is stored.
         if !undeclared && value.as_map().is_none_or(|map| !map.is_empty()) {
             builder.key(key.text());
             builder.value(value);
@@ -41,9 +41,9 @@ pub fn namespace_object(stored: Value<'_>) -> Document {
 pub struct Description<'a> {
     /// `kind`
     pub kind: &'a GroupVersionKind,
-    /// `resource`; `None` leaves all three names empty.
+    /// `None` leaves all three names empty.
     pub resource: Option<GroupVersionResource>,
-    /// What was asked for, if it is another version.
+    /// The requested resource, if it is another version.
     pub requested: Option<&'a Resource>,
     /// `subResource` and `requestSubResource`
     pub subresource: &'a str,
@@ -63,7 +63,7 @@ pub struct Description<'a> {
     pub options: Value<'a>,
 }
 
-/// An AdmissionRequest as Go writes it: what is empty is left out, except where it is a structure.
+/// Builds an AdmissionRequest as Go writes it: empty fields are omitted unless they are structures.
 pub fn describe(request: &Description<'_>) -> Document {
     let mut builder = Builder::new();
     builder.begin_map();

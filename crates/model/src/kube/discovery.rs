@@ -1,7 +1,7 @@
-//! What a cluster serves: kinds, their resources and subresources, scopes, and the operations that admission sees.
+//! The kinds that a cluster serves: their resources and subresources, scopes, and the operations that admission sees.
 //!
-//! The table of Kubernetes 1.36 is embedded; custom resource definitions, a file, and kinds that only occur among the given
-//! objects (with a guessed plural) add to it.
+//! The table of Kubernetes 1.36 is embedded; custom resource definitions, a file, and kinds that only occur among the
+//! given objects (with a guessed plural) add to it.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,17 +13,17 @@ use kyvtest_go_compat::{
     value::{Document, Value},
 };
 
-/// The table of Kubernetes 1.36; its format is described in its head.
+/// The table of Kubernetes 1.36; its header describes the format.
 const KUBERNETES: &str = include_str!("kubernetes-1.36.txt");
 
-/// Objects of subresources that belong to another group than their parent.
+/// Objects of subresources whose group differs from their parent's.
 const FOREIGN: [(&str, &str, &str); 3] = [
     ("Scale", "autoscaling", "v1"),
     ("Eviction", "policy", "v1"),
     ("TokenRequest", "authentication.k8s.io", "v1"),
 ];
 
-/// Main resources that can only be created: their objects are questions or actions, and never stored.
+/// Main resources that can only be created: their objects are reviews or actions, and never stored.
 const CREATE_ONLY: [(&str, &str); 7] = [
     ("", "bindings"),
     ("authentication.k8s.io", "selfsubjectreviews"),
@@ -39,26 +39,22 @@ const CREATE_ONLY: [(&str, &str); 7] = [
 pub struct Resource {
     /// The API group; empty for the core group.
     pub group: String,
-    /// The version.
     pub version: String,
-    /// The plural.
     pub plural: String,
     /// The subresource; empty for the resource itself.
     pub subresource: String,
-    /// The kind of the resource itself, also for its subresources: what Kyverno matches.
+    /// The kind of the resource itself, also for its subresources: the kind that Kyverno matches.
     pub kind: String,
-    /// The kind of the objects in requests: `Scale`, `PodExecOptions`, mostly the kind itself.
+    /// The kind of the objects in requests: `Scale`, `PodExecOptions`, usually the kind itself.
     pub object_kind: GroupVersionKind,
-    /// Whether its objects lie in namespaces.
     pub namespaced: bool,
     /// The operations that admission sees.
     pub operations: Operations,
-    /// Whether plural or scope were guessed, because nothing declares the kind.
+    /// Whether plural or scope were guessed, because the kind is undeclared.
     pub guessed: bool,
 }
 
 impl Resource {
-    /// A main resource whose objects can be created, updated and deleted.
     pub fn main(kind: &GroupVersionKind, plural: &str, namespaced: bool) -> Self {
         let operations = if CREATE_ONLY.contains(&(kind.group.as_str(), plural)) {
             Operations::of(&[Operation::Create])
@@ -80,7 +76,6 @@ impl Resource {
         }
     }
 
-    /// A subresource of this resource.
     pub fn sub(&self, subresource: &str, object_kind: &str) -> Self {
         let operations = match subresource {
             "binding" | "eviction" | "token" => Operations::of(&[Operation::Create]),
@@ -108,7 +103,7 @@ impl Resource {
         GroupVersionResource::new(&*self.group, &*self.version, &*self.plural)
     }
 
-    /// The name by which rules list it: `deployments`, `deployments/scale`.
+    /// The name in rules: `deployments`, `deployments/scale`.
     pub fn name(&self) -> String {
         if self.subresource.is_empty() {
             self.plural.clone()
@@ -127,10 +122,10 @@ fn is_event_group(group: &str) -> bool {
     matches!(group, "" | "events.k8s.io")
 }
 
-/// By word, the places of resources.
+/// The indices of resources by name.
 type Index = FxHashMap<String, Vec<usize>>;
 
-/// Resources, and where to find them.
+/// Resources with their indices.
 #[derive(Debug, Clone, Default)]
 struct Table {
     resources: Vec<Arc<Resource>>,
@@ -168,7 +163,7 @@ impl Table {
         table
     }
 
-    /// The place of a resource of the same name.
+    /// The index of a resource of the same name.
     fn place(&self, resource: &Resource) -> Option<usize> {
         let mut places = self.by_plural.get(&resource.plural)?.iter().copied();
         places.find(|&at| {
@@ -177,7 +172,7 @@ impl Table {
         })
     }
 
-    /// Takes a resource in; one of the same name is replaced.
+    /// Adds a resource; replaces one of the same name.
     fn add(&mut self, resource: Resource) {
         if let Some(at) = self.place(&resource) {
             if self.resources[at].kind != resource.kind {
@@ -206,15 +201,14 @@ impl Table {
     }
 }
 
-/// The embedded table, read once.
+/// The embedded table, parsed once.
 static EMBEDDED: LazyLock<Arc<Table>> = LazyLock::new(|| Arc::new(Table::kubernetes()));
 
-/// What a cluster serves: mostly the embedded table, which all share, and a little of its own.
+/// The kinds that a cluster serves: the shared embedded table, and additions.
 #[derive(Debug, Clone, Default)]
 pub struct Discovery {
     shared: Option<Arc<Table>>,
     own: Table,
-    /// CustomResourceDefinitions, as given.
     definitions: Vec<Arc<Document>>,
 }
 
@@ -232,12 +226,12 @@ impl Discovery {
         }
     }
 
-    /// The CustomResourceDefinitions among what is served, in the order in which they were added.
+    /// The added CustomResourceDefinitions, in order.
     pub fn definitions(&self) -> &[Arc<Document>] {
         &self.definitions
     }
 
-    /// Whether there is more than what Kubernetes serves by itself.
+    /// Whether there are additions to Kubernetes' own kinds.
     pub fn is_extended(&self) -> bool {
         !self.own.resources.is_empty()
     }
@@ -246,11 +240,11 @@ impl Discovery {
         self.shared.as_deref().into_iter().chain([&self.own])
     }
 
-    /// Reads a table from text: group, version, kind, plural, scope, subresources (`name:Kind`, comma-separated), one kind
-    /// per line, tab-separated; lines that start with `#` are comments.
+    /// Parses a table: group, version, kind, plural, scope, subresources (`name:Kind`, comma-separated), one kind per
+    /// line, tab-separated; lines that start with `#` are comments.
     ///
     /// # Errors
-    /// The lines that are not of that form.
+    /// The malformed lines.
     pub fn from_tsv(text: &str, file: FileId) -> Result<Self, Vec<Diagnostic>> {
         let mut discovery = Self::empty();
         let mut diagnostics = Vec::new();
@@ -320,10 +314,10 @@ impl Discovery {
         Ok(())
     }
 
-    /// Takes a resource in; one of the same name is replaced.
+    /// Adds a resource; replaces one of the same name.
     pub fn add(&mut self, resource: Resource) {
         if let Some(shared) = self.shared.take_if(|shared| shared.place(&resource).is_some()) {
-            // What others share stays as it is.
+            // The shared table stays unchanged.
             let own = std::mem::replace(&mut self.own, Table::clone(&shared));
             for resource in own.resources {
                 self.own.add(Arc::unwrap_or_clone(resource));
@@ -332,17 +326,17 @@ impl Discovery {
         self.own.add(resource);
     }
 
-    /// Takes everything of another table in.
+    /// Adds everything of another table.
     pub fn extend(&mut self, other: &Self) {
         for resource in other.iter() {
             self.add(Resource::clone(resource));
         }
     }
 
-    /// Takes in what a CustomResourceDefinition declares: each served version with its subresources.
+    /// Adds the kinds of a CustomResourceDefinition: each served version with its subresources.
     ///
     /// # Errors
-    /// What is missing in the definition.
+    /// If the definition is incomplete.
     pub fn add_crd(&mut self, crd: Value<'_>) -> Result<(), String> {
         let text = |path: &[&str]| {
             let found = crd.at(path).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -386,14 +380,14 @@ impl Discovery {
         Ok(())
     }
 
-    /// Takes in the kind of an object that nothing declares, with the plural that clients guess; a known kind stays.
+    /// Adds the undeclared kind of an object, with the plural that clients guess; a known kind stays unchanged.
     pub fn add_guess(&mut self, kind: &GroupVersionKind, namespaced: bool) {
         if self.by_kind(&kind.group, &kind.version, &kind.kind).is_none() {
             self.add(Self::guess(kind, namespaced));
         }
     }
 
-    /// What clients take a kind for that nothing declares.
+    /// The resource that clients guess for an undeclared kind.
     pub fn guess(kind: &GroupVersionKind, namespaced: bool) -> Resource {
         Resource {
             guessed: true,
@@ -401,12 +395,12 @@ impl Discovery {
         }
     }
 
-    /// Every resource and subresource, in the order in which they came.
+    /// Every resource and subresource, in insertion order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.tables().flat_map(|table| &table.resources)
     }
 
-    /// What the tables list under a word.
+    /// The resources listed under a name.
     fn under<'s, 'n>(
         &'s self,
         index: fn(&'s Table) -> &'s Index,
@@ -417,7 +411,7 @@ impl Discovery {
         tables.flat_map(move |table| table.pick(index(table).get(word), subresource))
     }
 
-    /// The resource as which Kubernetes' mapper takes an object. Asked for no version, it answers with the one that it prefers.
+    /// The resource to which Kubernetes' mapper maps an object. Without a version, it returns the preferred one.
     pub fn mapped(&self, api_version: &str, kind: &str) -> Option<&Arc<Resource>> {
         if api_version.is_empty() {
             self.kinds(kind).find(|resource| resource.group.is_empty())
@@ -426,12 +420,11 @@ impl Discovery {
         }
     }
 
-    /// The resources (not subresources) of a kind, in whichever group and version.
+    /// The resources (not subresources) of a kind, in any group and version.
     pub fn kinds<'s, 'n>(&'s self, kind: &'n str) -> impl Iterator<Item = &'s Arc<Resource>> + use<'s, 'n> {
         self.under(|table| &table.by_kind, kind, "")
     }
 
-    /// The resource of a kind.
     pub fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
         self.kinds(kind).find(|resource| resource.is(group, version))
     }
@@ -442,14 +435,13 @@ impl Discovery {
         self.by_kind(group, version, kind)
     }
 
-    /// A subresource of a kind.
     pub fn subresource(&self, kind: &GroupVersionKind, subresource: &str) -> Option<&Arc<Resource>> {
         self.under(|table| &table.by_kind, &kind.kind, subresource)
             .find(|resource| resource.is(&kind.group, &kind.version))
     }
 
-    /// The other names under which the objects of a resource are served: the other versions of its group, and for events
-    /// the other group (`pkg/kubeapiserver/default_storage_factory_builder.go` upstream).
+    /// The equivalent resources that serve the same objects: the other versions of its group, and for events the other
+    /// group (`pkg/kubeapiserver/default_storage_factory_builder.go` upstream).
     pub fn equivalents<'s>(&'s self, resource: &'s Resource) -> impl Iterator<Item = &'s Arc<Resource>> {
         let events = resource.plural == "events" && is_event_group(&resource.group);
         self.under(|table| &table.by_plural, &resource.plural, &resource.subresource)
@@ -459,7 +451,6 @@ impl Discovery {
             })
     }
 
-    /// A resource by its name.
     pub fn by_resource(&self, name: &GroupVersionResource, subresource: &str) -> Option<&Arc<Resource>> {
         self.under(|table| &table.by_plural, &name.resource, subresource)
             .find(|resource| resource.is(&name.group, &name.version))

@@ -1,24 +1,24 @@
 //! The questions that matching may ask about a request.
 //!
-//! Every atom is a regular predicate on one string, a presence or a regular predicate on one key of a map, an existential
-//! with regular bodies, or a free truth value. A proof needs a decision procedure for each of them: a new kind of atom or
-//! pattern comes with its solver.
+//! Every atom is a regular predicate on one string, a presence or a regular predicate on one key of a map, an
+//! existential with regular bodies, or a free boolean. A proof needs a decision procedure for each of them: a new kind
+//! of atom or pattern comes with its solver.
 
 use kyvtest_go_compat::text::wildcard;
 
-/// A predicate on a text.
+/// A predicate on a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Pattern<'p> {
-    /// The text itself, wildcard characters included.
+    /// The string itself, wildcard characters included.
     Exact(&'p str),
     /// Kyverno's wildcards: `*` any run of characters, `?` exactly one.
     Glob(&'p str),
-    /// The beginning of the text.
+    /// The beginning of the string.
     Prefix(&'p str),
 }
 
 impl<'p> Pattern<'p> {
-    /// A pattern as Kyverno reads it: a glob only if there is a wildcard in it.
+    /// A pattern as Kyverno reads it: a glob only if it contains a wildcard.
     pub fn glob(text: &'p str) -> Self {
         if wildcard::has_wildcard(text) {
             Self::Glob(text)
@@ -27,7 +27,7 @@ impl<'p> Pattern<'p> {
         }
     }
 
-    /// Whether a text has the pattern.
+    /// Whether a string matches.
     pub fn matches(self, text: &str) -> bool {
         match self {
             Self::Exact(exact) => exact == text,
@@ -37,7 +37,7 @@ impl<'p> Pattern<'p> {
     }
 }
 
-/// A text of the request. *The object* is the new one, or the old one where there is no new one.
+/// A string of the request. *The object* is the new one, or the old one if there is no new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Text {
     /// The object's name, or its `generateName` if it has no name yet.
@@ -50,11 +50,10 @@ pub enum Text {
     Namespace,
     /// The name in the request; empty for a collection delete and for a name to be generated.
     RequestName,
-    /// The user's name.
     Username,
 }
 
-/// A map of texts of the request. A map of an object that the request does not have is empty.
+/// A map of strings of the request. It is empty if the request lacks the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Pairs {
     /// Labels of the new object.
@@ -72,15 +71,15 @@ pub enum Pairs {
 /// A question about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Atom<'p> {
-    /// Does a text have this pattern?
+    /// Does a string match this pattern?
     Text(Text, Pattern<'p>),
     /// Is there a key?
     Has(Pairs, &'p str),
-    /// Does the value of a key have this pattern? Asked only after [`Atom::Has`] was answered with yes.
+    /// Does the value of a key match this pattern? Asked only after [`Atom::Has`] was answered with yes.
     Value(Pairs, &'p str, Pattern<'p>),
-    /// Is there an entry whose key and value have these patterns?
+    /// Is there an entry whose key and value match these patterns?
     AnyPair(Pairs, Pattern<'p>, Pattern<'p>),
-    /// Is the user in a group with this pattern?
+    /// Is the user in a group that matches this pattern?
     AnyGroup(Pattern<'p>),
     /// Are the user's groups exactly these, in this order?
     GroupsAre(&'p [String]),
@@ -92,8 +91,8 @@ pub enum Atom<'p> {
 
 /// Answers questions about one request, or about all of them.
 ///
-/// The lifetime is the policy's: patterns that are composed of several fields are built when the policy is read.
+/// The lifetime is the policy's: patterns composed of several fields are built when the policy is parsed.
 pub trait Facts<'p> {
-    /// The answer. The same question has the same answer.
+    /// The same question always has the same answer.
     fn ask(&mut self, atom: Atom<'p>) -> bool;
 }

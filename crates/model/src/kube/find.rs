@@ -1,11 +1,10 @@
-//! Which resources a kind selector stands for.
+//! The resources that a kind selector selects.
 //!
-//! Upstream counterpart: `FindResources` of Kyverno's `pkg/clients/dclient/discovery.go` (1.19). Group, version, kind and
-//! subresource are patterns, the case of letters counts. A subresource is looked for by the plural of its parent in every
-//! group.
+//! Upstream counterpart: `FindResources` of Kyverno's `pkg/clients/dclient/discovery.go` (1.19). Group, version, kind
+//! and subresource are case-sensitive patterns. A subresource is looked up by the plural of its parent in every group.
 //!
-//! Known deviation: where several parents have the same plural, upstream gives a subresource to any of them, by chance; here
-//! it goes to the one of its own group and version.
+//! Known deviation: if several parents have the same plural, upstream assigns a subresource to a random one; here it
+//! belongs to the one of its own group and version.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use super::{Discovery, Resource};
 use kyvtest_go_compat::text::wildcard;
 
 impl Discovery {
-    /// The resources that a kind selector stands for, each once: without a subresource the resources themselves, with one
+    /// The resources that a kind selector selects, each once: without a subresource the resources themselves, with one
     /// the subresources, with `*` for both kind and subresource all of them.
     pub fn find(&self, group: &str, version: &str, kind: &str, subresource: &str) -> Vec<Arc<Resource>> {
         let main = self.iter().filter(|resource| resource.subresource.is_empty());

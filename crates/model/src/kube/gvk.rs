@@ -15,14 +15,12 @@ fn api_version(group: &str, version: &str) -> String {
     }
 }
 
-/// A kind of object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GroupVersionKind {
     /// The API group; empty for the core group.
     pub group: String,
     /// The version in the group.
     pub version: String,
-    /// The kind.
     pub kind: String,
 }
 
@@ -36,7 +34,7 @@ impl GroupVersionKind {
         }
     }
 
-    /// A kind as objects name theirs.
+    /// A kind as objects name it.
     pub fn from_api_version(api_version: &str, kind: &str) -> Self {
         let (group, version) = parse_api_version(api_version);
         Self::new(group, version, kind)
@@ -54,14 +52,13 @@ impl fmt::Display for GroupVersionKind {
     }
 }
 
-/// A resource: what a path of the API names.
+/// A resource, as an API path names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GroupVersionResource {
     /// The API group; empty for the core group.
     pub group: String,
     /// The version in the group.
     pub version: String,
-    /// The plural.
     pub resource: String,
 }
 

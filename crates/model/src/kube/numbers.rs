@@ -1,12 +1,12 @@
 //! Numbers of an object as each side sees them.
 //!
-//! Upstream counterpart (Kubernetes 1.36.4): native policies and webhook match conditions read the decoded object. There a
-//! custom resource keeps `1.0` as a float, whatever its schema says, and the float fields of Go types are floats however they
-//! are written. The webhook request carries the object as JSON, where Go writes the float 1.0 as `1`, so Kyverno reads an
-//! integer.
+//! Upstream counterpart (Kubernetes 1.36.4): native policies and webhook match conditions read the decoded object.
+//! There a custom resource keeps `1.0` as a float, regardless of its schema, and the float fields of Go types are
+//! floats in any notation. The webhook request carries the object as JSON, where Go writes the float 1.0 as `1`, so
+//! Kyverno reads an integer.
 //!
 //! Known deviation: of the built-in kinds only CustomResourceDefinition has float fields (`maximum`, `minimum` and
-//! `multipleOf` of a schema); kinds of aggregated servers are taken for custom resources.
+//! `multipleOf` of a schema); kinds of aggregated servers are treated as custom resources.
 
 use std::borrow::Cow;
 
@@ -39,8 +39,8 @@ pub fn webhook_numbers(object: &Document) -> Cow<'_, Document> {
     Cow::Owned(builder.finish())
 }
 
-/// Whether the two sides can see different numbers in objects of a resource. `is_builtin` says that Kubernetes itself serves
-/// it, from a Go type.
+/// Whether the two sides can see different numbers in objects of a resource. `is_builtin`: Kubernetes itself serves it,
+/// from a Go type.
 pub fn may_have_floats(resource: &Resource, is_builtin: bool) -> bool {
     !is_builtin || has_float_fields(&resource.object_kind)
 }
@@ -51,7 +51,7 @@ fn has_float_fields(kind: &GroupVersionKind) -> bool {
 
 fn as_integer(number: f64) -> Option<i64> {
     let integral = number.fract() == 0.0 && number.abs() < EXPONENT;
-    // The bounds of an integer as floats; the upper one is not an integer any more.
+    // The bounds of an integer as floats; the upper one is out of range.
     (integral && number >= i64::MIN as f64 && number < i64::MAX as f64).then_some(number as i64)
 }
 
@@ -99,8 +99,8 @@ fn any_schema_float(value: Value<'_>) -> bool {
     }
 }
 
-/// Copies a value with the float fields of schemas as floats. `named` says that the keys of a map are names of properties,
-/// not fields.
+/// Copies a value with the float fields of schemas as floats. `named`: the keys of a map are names of properties, not
+/// fields.
 fn with_schema_floats(builder: &mut Builder, value: Value<'_>, named: bool) {
     match value {
         Value::List(list) => {

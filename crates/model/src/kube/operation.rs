@@ -2,24 +2,23 @@
 
 use std::{fmt, str::FromStr};
 
-/// What an admission request wants to do.
+/// The operation of an admission request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
-    /// Make an object.
+    /// Create an object.
     Create,
     /// Replace an object.
     Update,
-    /// Remove an object.
+    /// Delete an object.
     Delete,
     /// Open a connection, such as `kubectl exec`.
     Connect,
 }
 
 impl Operation {
-    /// Every operation.
     pub const ALL: [Self; 4] = [Self::Create, Self::Update, Self::Delete, Self::Connect];
 
-    /// The word in requests and policies.
+    /// The name in requests and policies.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -36,7 +35,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// The text is no operation.
+/// Not a valid operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown operation `{0}`")]
 pub struct UnknownOperation(String);
@@ -52,15 +51,13 @@ impl FromStr for Operation {
     }
 }
 
-/// A set of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Operations(u8);
 
 impl Operations {
-    /// No operation: the resource is only read.
+    /// No operation: the resource is read-only.
     pub const NONE: Self = Self(0);
 
-    /// The set of these operations.
     pub const fn of(operations: &[Operation]) -> Self {
         let mut set = 0;
         let mut i = 0;

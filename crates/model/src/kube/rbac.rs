@@ -1,7 +1,7 @@
-//! The roles that a user has, from the bindings of a cluster.
+//! The roles of a user, from the bindings of a cluster.
 //!
-//! Upstream counterpart: Kyverno's `pkg/userinfo/roleRef.go`. Roles of every namespace count, whichever namespace the
-//! request is for; a cluster role that a RoleBinding gives counts in the binding's namespace only.
+//! Upstream counterpart: Kyverno's `pkg/userinfo/roleRef.go`. Roles of every namespace count, regardless of the
+//! request's namespace; a cluster role from a RoleBinding counts in the binding's namespace only.
 
 use super::{UserInfo, request::texts};
 use kyvtest_go_compat::{text::quote::quote, value::Value};
@@ -9,13 +9,12 @@ use kyvtest_go_compat::{text::quote::quote, value::Value};
 /// A RoleBinding, or a ClusterRoleBinding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
-    /// The binding's name.
     pub name: String,
-    /// The binding's namespace; `None` for a ClusterRoleBinding.
+    /// `None` for a ClusterRoleBinding.
     pub namespace: Option<String>,
-    /// The kind of the role that it gives: `Role` or `ClusterRole`.
+    /// The kind of the bound role: `Role` or `ClusterRole`.
     pub role_kind: String,
-    /// The name of the role that it gives.
+    /// The name of the bound role.
     pub role: String,
     subjects: Vec<Subject>,
 }
@@ -23,7 +22,7 @@ pub struct Binding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Subject {
     who: Who,
-    /// How the authorizer speaks of it.
+    /// The authorizer's description.
     shown: String,
 }
 
@@ -43,7 +42,7 @@ pub struct Roles {
 }
 
 impl Binding {
-    /// A ClusterRoleBinding that gives a group a cluster role of the same name.
+    /// A ClusterRoleBinding of a cluster role to the group of the same name.
     pub(super) fn of_group(role: &str, group: &str) -> Self {
         Self {
             name: role.to_owned(),
@@ -57,7 +56,7 @@ impl Binding {
         }
     }
 
-    /// Reads an object; `None` if it is no binding.
+    /// Parses an object; `None` if it is not a binding.
     pub fn from_value(object: Value<'_>) -> Option<Self> {
         let text = |value: Value<'_>, path: &[&str]| {
             let found = value.at(path).and_then(Value::as_str);
@@ -110,7 +109,7 @@ impl Binding {
         self.subject(&user.username, user.groups()).is_some()
     }
 
-    /// How the binding names a user, or a group of the user, if it does.
+    /// The authorizer's name for a user, or for a group of the user, if the binding has it as a subject.
     pub fn subject(&self, user: &str, groups: &[String]) -> Option<&str> {
         let found = self.subjects.iter().find(|subject| match &subject.who {
             Who::User(name) => name == user,
@@ -121,7 +120,7 @@ impl Binding {
 }
 
 impl Roles {
-    /// What the bindings of a cluster give to a user for a request in a namespace.
+    /// The roles that the bindings of a cluster give a user for a request in a namespace.
     pub fn resolve<'b>(bindings: impl IntoIterator<Item = &'b Binding>, user: &UserInfo, namespace: &str) -> Self {
         let (mut roles, mut cluster_roles) = (Vec::new(), Vec::new());
         for binding in bindings.into_iter().filter(|binding| binding.is_for(user)) {
@@ -143,7 +142,7 @@ impl Roles {
         }
     }
 
-    /// Reads the `roles` and `clusterRoles` of a user info file.
+    /// Parses the `roles` and `clusterRoles` of a user info file.
     pub fn from_value(value: Value<'_>) -> Self {
         Self {
             roles: value.get("roles").and_then(texts),

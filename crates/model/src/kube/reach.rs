@@ -1,9 +1,9 @@
-//! Which resources webhooks and native policies see.
+//! The resources that webhooks and native policies see.
 //!
 //! Upstream counterpart (Kubernetes 1.36.4): `IsExemptAdmissionConfigurationResource` of
-//! `k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules`, which looks at the kind; `admissionResources` of
-//! `plugin/policy/generic/plugin.go` and `pkg/kubeapiserver/admission/exclusion`, which look at group and resource, whatever
-//! the subresource.
+//! `k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules`, which checks the kind; `admissionResources` of
+//! `plugin/policy/generic/plugin.go` and `pkg/kubeapiserver/admission/exclusion`, which check group and resource,
+//! regardless of the subresource.
 //!
 //! | resources | webhooks | native policies |
 //! |---|---|---|
@@ -16,7 +16,7 @@ use super::Resource;
 
 const REGISTRATION: &str = "admissionregistration.k8s.io";
 
-/// Kinds of `admissionregistration.k8s.io` that no webhook is called for.
+/// Kinds of `admissionregistration.k8s.io` for which webhooks are not called.
 const WEBHOOK_CONFIGURATIONS: [&str; 2] = ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"];
 
 /// Kinds and resources of `admissionregistration.k8s.io` that neither webhooks nor native policies see.

@@ -5,22 +5,20 @@ use std::sync::Arc;
 use super::{Operation, RequestClass, Resource, Side};
 use kyvtest_go_compat::value::{Document, Value};
 
-/// Who sends a request. A field that is present but empty differs from an absent one: Kyverno takes a user of whom
-/// nothing at all is known for no user.
+/// The sender of a request. A field that is present but empty differs from an absent one: Kyverno treats a user without
+/// any field as no user.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct UserInfo {
-    /// The user's name.
     pub username: String,
-    /// The user's id.
     pub uid: String,
     /// The groups the user is in.
     pub groups: Option<Vec<String>>,
-    /// What else the authenticator knows, each a list of texts.
+    /// Further attributes from the authenticator, each a list of strings.
     pub extra: Option<Vec<(String, Vec<String>)>>,
 }
 
 impl UserInfo {
-    /// Reads the `userInfo` of an AdmissionRequest or of a user info file. What has another form is left out.
+    /// Parses the `userInfo` of an AdmissionRequest or of a user info file. Fields of another form are dropped.
     pub fn from_value(value: Value<'_>) -> Self {
         let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         Self {
@@ -40,13 +38,13 @@ impl UserInfo {
         *self == Self::default()
     }
 
-    /// The groups, none if the field is absent.
+    /// Empty if the field is absent.
     pub fn groups(&self) -> &[String] {
         self.groups.as_deref().unwrap_or_default()
     }
 }
 
-/// The texts of a list.
+/// The strings of a list.
 pub(super) fn texts(value: Value<'_>) -> Option<Vec<String>> {
     let list = value.as_list()?;
     Some(list.iter().filter_map(Value::as_str).map(str::to_owned).collect())
@@ -55,25 +53,22 @@ pub(super) fn texts(value: Value<'_>) -> Option<Vec<String>> {
 /// An admission request, as the API server would send it.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What it wants to do.
     pub operation: Operation,
-    /// The resource or subresource, with its kinds.
     pub resource: Arc<Resource>,
-    /// The object's name in the request's path; empty if it is to be generated, and for a collection delete.
+    /// The name in the request's path; empty if it is to be generated, and for a collection delete.
     pub name: String,
     /// The namespace; a Namespace's own name; empty for other cluster-scoped objects.
     pub namespace: String,
-    /// The object as it shall be, or null.
+    /// The new object, or null.
     pub object: Document,
-    /// The object as it is, or null.
+    /// The old object, or null.
     pub old_object: Document,
-    /// Who asks.
     pub user: UserInfo,
     /// The user's roles, `namespace:name`.
     pub roles: Option<Vec<String>>,
     /// The user's cluster roles.
     pub cluster_roles: Option<Vec<String>>,
-    /// Whether nothing is to be stored.
+    /// A dry run: nothing is stored.
     pub dry_run: bool,
     /// The options of the operation, or null.
     pub options: Document,
@@ -82,8 +77,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request about an object, without user and options: the object is the new one, except for DELETE. Name and
-    /// namespace are the object's own.
+    /// A request without user and options: the object is the new one, except for DELETE. Name and namespace are the
+    /// object's own.
     pub fn about(operation: Operation, resource: Arc<Resource>, object: Document) -> Self {
         let text = |key: &str| {
             let value = object.root().at(&["metadata", key]).and_then(Value::as_str);
@@ -116,7 +111,7 @@ impl Request {
         }
     }
 
-    /// The object that Kyverno looks at: the new one, else the old one, else none.
+    /// The object that Kyverno evaluates: the new one, else the old one, else `None`.
     pub fn subject(&self) -> Option<(Side, Value<'_>)> {
         let sides = [(Side::New, &self.object), (Side::Old, &self.old_object)];
         sides

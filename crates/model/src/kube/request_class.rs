@@ -1,35 +1,34 @@
-//! The finite part of a request: what a proof enumerates instead of asking.
+//! The finite part of a request, which a proof enumerates.
 
 use super::{Operation, Resource};
 
-/// Which of the two objects of a request.
+/// One of the two objects of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Side {
-    /// The object as it shall be.
+    /// The new object.
     New,
-    /// The object as it is.
+    /// The old object.
     Old,
 }
 
-/// A resource and what is done to it.
+/// A resource and an operation on it.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestClass<'u> {
     /// The resource, or subresource.
     pub resource: &'u Resource,
-    /// The operation.
     pub operation: Operation,
     /// Whether this is one of the deletions of a collection delete, which have no request name.
     pub collection: bool,
     /// Whether the request has a namespace and is not about a Namespace.
     pub namespaced: bool,
-    /// The object that Kyverno looks at: the new one, else the old one, else none.
+    /// The object that Kyverno evaluates: the new one, else the old one, else `None`.
     pub subject: Option<Side>,
-    /// Whether nothing at all is known of the user, as in a test without a user info file.
+    /// Whether nothing is known of the user, as in a test without a user info file.
     pub anonymous: bool,
 }
 
 impl<'u> RequestClass<'u> {
-    /// The cell of requests as an API server sends them: with a user, and with the object that belongs to the operation.
+    /// The class of requests as an API server sends them: with a user, and with the object of the operation.
     pub fn new(resource: &'u Resource, operation: Operation, collection: bool) -> Self {
         Self {
             resource,

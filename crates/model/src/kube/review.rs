@@ -1,4 +1,4 @@
-//! An AdmissionRequest as the API server sends it to webhooks, read verbatim.
+//! An AdmissionRequest as the API server sends it to webhooks, parsed verbatim.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use super::{
 use kyvtest_go_compat::value::{Document, Value};
 
 impl Request {
-    /// Reads an AdmissionRequest. The resource is looked up by its name; one that the table does not have is taken from
-    /// the request's own words. Roles are no part of it; `roles` and `clusterRoles` beside `userInfo` are read if given.
+    /// Parses an AdmissionRequest. The resource is looked up by its name; an unknown one is derived from the request
+    /// itself. Roles are not part of it; `roles` and `clusterRoles` next to `userInfo` are read if given.
     ///
     /// # Errors
-    /// What is missing or of the wrong form.
+    /// If a field is missing or malformed.
     pub fn from_value(value: Value<'_>, discovery: &Discovery) -> Result<Self, String> {
         let text = |path: &[&str]| value.at(path).and_then(Value::as_str).unwrap_or_default();
         let needed = |path: &[&str]| match text(path) {
@@ -64,7 +64,7 @@ impl Request {
     }
 }
 
-/// A resource that the table does not have. The kind of a subresource's parent is that of the parent, if it is known.
+/// A resource that is not in the table. The kind of a subresource's parent is looked up, if known.
 fn unlisted(
     discovery: &Discovery,
     name: &GroupVersionResource,

@@ -1,28 +1,28 @@
 //! Admission rules as webhooks and native policies write them: operations, groups, versions, resources, scope.
 //!
-//! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules`. What a rule says is finite, so
-//! matching it needs a [`RequestClass`] and no [`Facts`](super::Facts); names are the business of the engines.
+//! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules`. A rule is finite, so
+//! matching it needs a [`RequestClass`] and no [`Facts`](super::Facts); the engines match names.
 
 use std::fmt;
 
 use super::RequestClass;
 
-/// Which requests a rule is about, by their namespace.
+/// The scope of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Scope {
-    /// `*`: all of them.
+    /// `*`: all requests.
     #[default]
     All,
-    /// `Cluster`: those without a namespace, and those about Namespaces.
+    /// `Cluster`: requests without a namespace, and those about Namespaces.
     Cluster,
-    /// `Namespaced`: those in a namespace.
+    /// `Namespaced`: requests in a namespace.
     Namespaced,
-    /// Any other text: none of them.
+    /// Any other string: no request.
     Unknown,
 }
 
 impl Scope {
-    /// Reads the word of a rule.
+    /// Parses the value in a rule.
     pub fn from_text(text: &str) -> Self {
         match text {
             "*" => Self::All,
@@ -32,7 +32,7 @@ impl Scope {
         }
     }
 
-    /// The word as a registration writes it; an unknown one is registered as `*`.
+    /// The value in a registration; an unknown one is registered as `*`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::All | Self::Unknown => "*",
@@ -70,7 +70,7 @@ impl ResourcePattern {
         }
     }
 
-    /// Whether a resource is meant.
+    /// Whether it covers the resource.
     pub fn matches(&self, cell: &RequestClass<'_>) -> bool {
         (self.resource == "*" || self.resource == cell.resource.plural)
             && (self.subresource == "*" || self.subresource == cell.resource.subresource)
@@ -87,7 +87,7 @@ impl fmt::Display for ResourcePattern {
     }
 }
 
-/// A rule: all of its parts must hold, of each list one entry.
+/// A rule: all of its parts must match, and one entry of each list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct RuleWithOperations {
     /// Operations as written; `*` is all.
@@ -96,14 +96,12 @@ pub struct RuleWithOperations {
     pub api_groups: Vec<String>,
     /// API versions, or `*`.
     pub api_versions: Vec<String>,
-    /// Resources.
     pub resources: Vec<ResourcePattern>,
-    /// By namespace.
     pub scope: Scope,
 }
 
 impl RuleWithOperations {
-    /// Whether the rule is about requests of a cell.
+    /// Whether the rule covers a class of requests.
     pub fn matches(&self, cell: &RequestClass<'_>) -> bool {
         let one_of = |list: &[String], text: &str| list.iter().any(|item| item == "*" || item == text);
         self.scope.matches(cell)

@@ -1,7 +1,8 @@
 //! Label selectors: `matchLabels` and `matchExpressions`, their validation and matching.
 //!
-//! Upstream counterpart: `metav1.LabelSelectorAsSelector` and `k8s.io/apimachinery/pkg/labels`. A selector is validated once,
-//! when it is read; an invalid one keeps its error, because engines report it only where the rest of a policy matches.
+//! Upstream counterpart: `metav1.LabelSelectorAsSelector` and `k8s.io/apimachinery/pkg/labels`. A selector is validated
+//! once, when it is parsed; an invalid one keeps its error, because engines report it only if the rest of a policy
+//! matches.
 
 use super::{Atom, Facts, Pairs, Pattern};
 use kyvtest_go_compat::text::{
@@ -10,14 +11,14 @@ use kyvtest_go_compat::text::{
 };
 use kyvtest_go_compat::value::{Map, Value};
 
-/// How a requirement relates a key and its values.
+/// The relation of a label to the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// The label has one of the values.
     In,
     /// The label has none of the values, or is absent.
     NotIn,
-    /// The label is there.
+    /// The label is present.
     Exists,
     /// The label is absent.
     DoesNotExist,
@@ -26,24 +27,21 @@ pub enum Operator {
 /// An entry of `matchExpressions` as written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Expression {
-    /// The label.
     pub key: String,
-    /// The operator's word.
+    /// As written.
     pub operator: String,
-    /// The values.
     pub values: Vec<String>,
 }
 
 /// One requirement of a selector.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Requirement {
-    /// The label.
     pub key: String,
-    /// The operator; `None` if it is unknown.
+    /// `None` if it is unknown.
     pub operator: Option<Operator>,
-    /// The operator's word as written; `In` for a pair of `matchLabels`.
+    /// The operator as written; `In` for a pair of `matchLabels`.
     pub word: String,
-    /// The values; a pair of `matchLabels` is `In` with its value.
+    /// A pair of `matchLabels` is `In` with its value.
     pub values: Vec<String>,
     /// Whether it comes from `matchLabels`.
     pub is_pair: bool,
@@ -51,7 +49,7 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// Why the requirement is invalid, if it is.
+    /// The validation error.
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
@@ -81,7 +79,7 @@ pub struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// A selector of pairs and expressions, in the order in which they are written.
+    /// Creates a selector from pairs and expressions, in source order.
     pub fn new(
         match_labels: impl IntoIterator<Item = (String, String)>,
         match_expressions: impl IntoIterator<Item = Expression>,
@@ -133,24 +131,24 @@ impl LabelSelector {
         &self.requirements
     }
 
-    /// Whether it has no requirement, so that it matches everything.
+    /// Without requirements it matches everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Why the selector is invalid, if it is: the first error, in the API server's words.
+    /// The first validation error, with the API server's message.
     pub fn error(&self) -> Option<&str> {
         self.requirements.iter().find_map(Requirement::error)
     }
 
-    /// Whether the labels of an object that is no part of the request meet all requirements.
+    /// Whether the labels of an object outside the request meet all requirements.
     pub fn selects(&self, object: Value<'_>) -> bool {
         let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
         self.matches(Some(Pairs::NewLabels), &mut Labels(labels))
     }
 
-    /// Whether labels meet all requirements, as Kubernetes reads them; `None` means no labels at all. An invalid
-    /// selector must be refused before.
+    /// Whether labels meet all requirements, by Kubernetes' rules; `None` means no labels at all. The caller must
+    /// reject invalid selectors first.
     pub fn matches<'p>(&'p self, pairs: Option<Pairs>, facts: &mut impl Facts<'p>) -> bool {
         self.requirements
             .iter()
@@ -158,7 +156,7 @@ impl LabelSelector {
     }
 }
 
-/// Answers about the labels of one object.
+/// Facts about the labels of one object.
 struct Labels<'v>(Option<Map<'v>>);
 
 impl<'p> Facts<'p> for Labels<'_> {
@@ -172,7 +170,7 @@ impl<'p> Facts<'p> for Labels<'_> {
     }
 }
 
-/// What the API server says of an invalid requirement.
+/// The API server's message for an invalid requirement.
 pub fn requirement_error(key: &str, operator: Operator, values: &[String]) -> Option<String> {
     let mut errors = Vec::new();
     let mut problems = Vec::new();
@@ -207,7 +205,7 @@ pub fn requirement_error(key: &str, operator: Operator, values: &[String]) -> Op
     }
 }
 
-/// A list of texts as Go's `encoding/json` writes it.
+/// A list of strings as Go's `encoding/json` writes it.
 fn go_list(values: &[String]) -> String {
     let values: Vec<String> = values.iter().map(|value| go_json(value)).collect();
     format!("[{}]", values.join(","))

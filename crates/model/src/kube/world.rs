@@ -1,4 +1,4 @@
-//! The cluster around a request: namespaces, bindings, parameters, other objects.
+//! The objects of a cluster: namespaces, bindings, parameters, other objects.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,13 @@ use kyvtest_go_compat::value::{Builder, Document, Map, Value};
 /// The label that the API server puts on every namespace: its name.
 pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// A namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Namespace {
-    /// The Namespace object.
     pub object: Document,
 }
 
 impl Namespace {
-    /// A namespace with these labels and no others.
+    /// A namespace with only these labels.
     pub fn with_labels<'a>(name: &str, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut builder = Builder::new();
         builder.begin_map();
@@ -42,25 +40,23 @@ impl Namespace {
         }
     }
 
-    /// A namespace of which only the name is known: it has just the label that the API server puts on each.
+    /// A namespace of which only the name is known: it has just the label that the API server adds.
     pub fn minimal(name: &str) -> Self {
         Self::with_labels(name, [(NAME_LABEL, name)])
     }
 
-    /// The same with the label that the API server puts on every namespace, whatever the object says.
+    /// Adds the label that the API server puts on every namespace, replacing any other value.
     pub fn labelled(&self) -> Self {
         Self {
             object: with_name_label(self.object.root()),
         }
     }
 
-    /// The name.
     pub fn name(&self) -> &str {
         let name = self.object.root().at(&["metadata", "name"]);
         name.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The labels.
     pub fn labels(&self) -> Option<Map<'_>> {
         string_map(self.object.root(), "labels")
     }
@@ -108,13 +104,12 @@ pub fn with_name_label(object: Value<'_>) -> Document {
     builder.finish()
 }
 
-/// A map of texts in an object's metadata. As upstream reads it: one value that is no text, and there is no map.
+/// A map of strings in an object's metadata. As upstream: if one value is not a string, there is no map.
 pub(super) fn string_map<'v>(object: Value<'v>, field: &str) -> Option<Map<'v>> {
     let map = object.at(&["metadata", field])?.as_map()?;
     map.iter().all(|(_, value)| value.as_str().is_some()).then_some(map)
 }
 
-/// What else a cluster holds.
 #[derive(Debug, Clone, Default)]
 pub struct World {
     namespaces: BTreeMap<String, Namespace>,
@@ -129,12 +124,11 @@ pub struct World {
 }
 
 impl World {
-    /// An empty cluster.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A cluster that was just made: it has the bindings that every API server makes.
+    /// A new cluster with the bindings that every API server creates.
     pub fn with_default_bindings() -> Self {
         let bindings = [
             ("cluster-admin", "system:masters"),
@@ -150,7 +144,7 @@ impl World {
         }
     }
 
-    /// Takes an object in. Namespaces and bindings are known as such from here on.
+    /// Adds an object; recognises namespaces and bindings.
     pub fn add(&mut self, object: Document) {
         let root = object.root();
         let text = |key: &str| root.get(key).and_then(Value::as_str);
@@ -162,12 +156,12 @@ impl World {
         self.objects.push(object);
     }
 
-    /// Takes a namespace in; it replaces one of the same name.
+    /// Adds a namespace; replaces one of the same name.
     pub fn add_namespace(&mut self, namespace: Namespace) {
         self.namespaces.insert(namespace.name().to_owned(), namespace);
     }
 
-    /// A namespace by name, if it is described.
+    /// A namespace by name, if it is known.
     pub fn namespace(&self, name: &str) -> Option<&Namespace> {
         self.namespaces.get(name)
     }
@@ -185,12 +179,11 @@ impl World {
         prepared.unwrap_or_else(|| Namespace::minimal(name))
     }
 
-    /// The namespaces, by name.
     pub fn namespaces(&self) -> impl ExactSizeIterator<Item = &Namespace> {
         self.namespaces.values()
     }
 
-    /// What the cluster's RBAC objects say of an access.
+    /// Evaluates an access against the cluster's RBAC objects.
     pub fn authorize(&self, access: &Access<'_>) -> Authorized {
         authorize(&self.bindings, &self.roles, access)
     }

@@ -1,7 +1,7 @@
 //! ValidatingAdmissionPolicy and its binding, as Kubernetes has them.
 //!
-//! Counterpart: `k8s.io/api/admissionregistration/v1`. Only the types of fields are checked here, as the schema does: what
-//! the API server refuses beyond that is the matter of static validation.
+//! Upstream counterpart: `k8s.io/api/admissionregistration/v1`. Only the types of fields are checked here, like the
+//! schema does; further checks of the API server are part of static validation.
 
 use std::sync::Arc;
 
@@ -19,51 +19,40 @@ use kyvtest_go_compat::{
     yaml::{Node, Tree},
 };
 
-/// A ValidatingAdmissionPolicy.
 #[derive(Debug, Clone)]
 pub struct ValidatingAdmissionPolicy {
     /// The API version as written.
     pub api_version: String,
-    /// Name, labels, annotations.
     pub metadata: Metadata,
-    /// Which requests it is about.
     pub match_constraints: Option<MatchConstraints>,
-    /// Under which conditions.
     pub match_conditions: Vec<MatchCondition>,
-    /// Named values.
     pub variables: Vec<Variable>,
-    /// What must hold.
     pub validations: Vec<Validation>,
     /// Annotations of the audit event.
     pub audit_annotations: Vec<AuditAnnotation>,
     /// The kind of the parameters.
     pub param_kind: Option<ParamKind>,
-    /// What an evaluation error means, as written.
+    /// The treatment of evaluation errors, as written.
     pub failure_policy: Option<Text>,
-    /// The object as it was written.
+    /// The object as written.
     pub source: Subtree,
-    /// Where it comes from.
     pub origin: Origin,
 }
 
-/// A ValidatingAdmissionPolicyBinding.
 #[derive(Debug, Clone)]
 pub struct ValidatingAdmissionPolicyBinding {
     /// The API version as written.
     pub api_version: String,
-    /// Name, labels, annotations.
     pub metadata: Metadata,
-    /// The policy; empty where it is not written.
+    /// Empty if absent.
     pub policy_name: Text,
-    /// Which parameters.
     pub param_ref: Option<ParamRef>,
-    /// Which of the policy's requests.
+    /// Restricts the policy's constraints further.
     pub match_resources: Option<MatchConstraints>,
-    /// What a violation means, as written.
+    /// The treatment of violations, as written.
     pub validation_actions: Vec<Text>,
-    /// The object as it was written.
+    /// The object as written.
     pub source: Subtree,
-    /// Where it comes from.
     pub origin: Origin,
 }
 
@@ -143,7 +132,7 @@ impl ValidatingAdmissionPolicyBinding {
     }
 }
 
-/// A document that is a value on its own.
+/// The origin of a document that is a value on its own.
 fn origin(node: Node<'_>, file: FileId) -> Origin {
     Origin {
         file,
@@ -152,18 +141,19 @@ fn origin(node: Node<'_>, file: FileId) -> Origin {
     }
 }
 
-/// Gives native objects their ways in besides `decode`.
+/// Defines constructors of native objects besides `decode`.
 macro_rules! readable {
     ($($object:ty),*) => {
         $(impl $object {
-            /// Reads an object that was made from a policy, at whose places its parts are. Static validation reports its mistakes.
+            /// Reads an object that was generated from a policy; its parts have locations in that policy. Static
+            /// validation reports its errors.
             pub fn read(tree: Tree, origin: Origin) -> Option<Self> {
                 let tree = Arc::new(tree);
                 let mut decoder = Decoder::new(&tree, origin.file, Style::Schema);
                 Self::decode("admissionregistration.k8s.io/v1", &mut decoder, tree.root(), origin)
             }
 
-            /// Reads an object from a value. Places of diagnostics refer to the value's JSON text.
+            /// Reads an object from a value. Spans of diagnostics refer to the value's JSON text.
             pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
                 let api_version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
                 from_value(value, |decoder, node, file| {

@@ -1,7 +1,7 @@
-//! Whether a policy for Pods is also one for their controllers.
+//! Eligibility of Pod policies for autogen.
 //!
-//! Upstream counterpart: `CanAutoGen` of `pkg/autogen/v1` (1.19). What is then generated is the engine's business; that
-//! something would be is also what conversion has to know.
+//! Upstream counterpart: `CanAutoGen` of `pkg/autogen/v1` (1.19). The engine generates the rules; conversion also has
+//! to know whether there would be any.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use kyvtest_go_compat::yaml::{Items, Node};
 /// The annotation that names the controllers.
 pub const ANNOTATION: &str = "pod-policies.kyverno.io/autogen-controllers";
 
-/// The controllers that a rule for Pods can be made for.
+/// The controllers for which rules can be generated from Pod rules.
 pub const CONTROLLERS: [&str; 7] = [
     "CronJob",
     "DaemonSet",
@@ -22,7 +22,7 @@ pub const CONTROLLERS: [&str; 7] = [
     "StatefulSet",
 ];
 
-/// The controllers that a policy generates rules for, as its annotation spells them; `none` where there are none.
+/// The controllers for which a policy generates rules, as its annotation spells them; `none` if there are none.
 pub fn controllers(policy: &ClassicPolicy) -> BTreeSet<String> {
     if eligibility(policy) != Eligibility::Eligible {
         return BTreeSet::from(["none".to_owned()]);
@@ -33,18 +33,18 @@ pub fn controllers(policy: &ClassicPolicy) -> BTreeSet<String> {
     }
 }
 
-/// Whether the rules of a policy could be about pod controllers.
+/// Whether rules for pod controllers can be generated from a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Eligibility {
-    /// They could.
+    /// Rules can be generated.
     Eligible,
     /// A rule generates, or patches by path.
     WrongRule,
-    /// A rule asks for names, labels or annotations of Pods, or for Pods among other kinds, or no rule is about Pods.
+    /// A rule matches names, labels or annotations of Pods, or Pods among other kinds, or no rule matches Pods.
     WrongMatch,
 }
 
-/// Whether the rules of a policy could be about pod controllers, and if not, what the first obstacle is.
+/// Determines whether rules for pod controllers can be generated; if not, returns the first obstacle.
 pub fn eligibility(policy: &ClassicPolicy) -> Eligibility {
     let mut needed = false;
     for rule in &policy.spec.rules {
@@ -71,12 +71,12 @@ pub fn eligibility(policy: &ClassicPolicy) -> Eligibility {
     }
 }
 
-/// Every filter of a block, also those that do not count.
+/// Every filter of a block, including those without effect.
 fn filters(block: &MatchResources) -> impl Iterator<Item = &ResourceFilter> {
     std::iter::once(&block.inline).chain(&block.any).chain(&block.all)
 }
 
-/// Whether what a filter says of Pods can be said of their controllers.
+/// Whether a filter on Pods also makes sense for their controllers.
 fn is_general(filter: &ResourceFilter) -> bool {
     let wanted = &filter.resources;
     let mixed = wanted.kinds.len() > 1 && wanted.kinds.iter().any(|kind| is_pod(&kind.text));
@@ -87,18 +87,18 @@ fn is_general(filter: &ResourceFilter) -> bool {
         && !mixed
 }
 
-/// Whether a kind selector is about Pods or a subresource of theirs, whatever version it names.
+/// Whether a kind selector selects Pods or a subresource of theirs, in any version.
 pub fn is_pod(selector: &str) -> bool {
     let (_, kind) = split_kind(selector);
     kind.split('/').next() == Some("Pod")
 }
 
-/// Whether a kind selector is the bare name of a kind that has or is a pod.
+/// Whether a kind selector is the bare name of Pod or a pod controller.
 fn is_pod_or_controller(selector: &str) -> bool {
     selector == "Pod" || CONTROLLERS.contains(&selector)
 }
 
-/// Whether a rule mutates by JSON patch, also for each element of a list.
+/// Whether a rule mutates by JSON patch, also in `foreach`.
 fn patches_by_path(rule: &Rule) -> bool {
     let by_path = |node: Node<'_>| {
         node.get("patchesJson6902")
@@ -117,7 +117,7 @@ fn patches_by_path(rule: &Rule) -> bool {
     })
 }
 
-/// Whether the rule is about Pods and, if it excludes kinds, excludes Pods.
+/// Whether the rule matches Pods and, if it excludes kinds, excludes Pods.
 pub fn is_about_pods(rule: &Rule) -> bool {
     let pods = |block: &MatchResources| block.kinds().any(|kind| is_pod(&kind.text));
     let excludes = rule.exclude.as_ref();

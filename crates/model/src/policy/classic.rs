@@ -1,8 +1,8 @@
 //! ClusterPolicy and Policy of kyverno.io.
 //!
-//! Counterpart: `api/kyverno/v1` and `api/kyverno/v2beta1` (1.19) with the defaults of their schemas. What only classic
-//! rules have (patterns, conditions, context, foreach, podSecurity, mutate, generate, verifyImages) is kept as located
-//! parts.
+//! Upstream counterpart: `api/kyverno/v1` and `api/kyverno/v2beta1` (1.19) with the defaults of their schemas. Sections
+//! that only classic rules have (patterns, conditions, context, foreach, podSecurity, mutate, generate, verifyImages)
+//! are kept as located parts.
 
 use std::sync::Arc;
 
@@ -21,17 +21,16 @@ use kyvtest_go_compat::{
     yaml::{Node, Tree},
 };
 
-/// Which of the two kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PolicyKind {
-    /// For the whole cluster.
+    /// Cluster-wide.
     ClusterPolicy,
-    /// For one namespace.
+    /// Namespaced.
     Policy,
 }
 
 impl PolicyKind {
-    /// The kind as objects write it.
+    /// The kind in manifests.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ClusterPolicy => "ClusterPolicy",
@@ -43,48 +42,41 @@ impl PolicyKind {
 /// A ClusterPolicy or Policy.
 #[derive(Debug, Clone)]
 pub struct ClassicPolicy {
-    /// Which of the two.
     pub kind: PolicyKind,
     /// The API version as written.
     pub api_version: String,
-    /// Name, namespace, labels, annotations.
     pub metadata: Metadata,
-    /// What it says.
     pub spec: Spec,
-    /// Where it comes from.
     pub origin: Origin,
 }
 
-/// What a ClusterPolicy or Policy says.
+/// The spec of a ClusterPolicy or Policy.
 #[derive(Debug, Clone)]
 pub struct Spec {
     /// The rules, in order.
     pub rules: Vec<Rule>,
     /// Whether all rules are applied or only the first that decides.
     pub apply_rules: Option<Spanned<ApplyRules>>,
-    /// What an evaluation error means.
     pub failure_policy: Option<Spanned<FailurePolicy>>,
-    /// What a violation means, unless a rule says otherwise.
+    /// The action on violations, unless a rule overrides it.
     pub validation_failure_action: FailureAction,
-    /// Where that is written, if it is.
+    /// The location; `None` if it is the default.
     pub validation_failure_action_span: Option<Span>,
-    /// Exceptions to it by namespace.
+    /// Overrides by namespace.
     pub validation_failure_action_overrides: Vec<FailureActionOverride>,
-    /// Whether violations that are let through give a warning.
+    /// Whether audited violations give a warning.
     pub emit_warning: bool,
-    /// Whether the policy looks at admission requests.
+    /// Whether the policy evaluates admission requests.
     pub admission: bool,
-    /// Whether the policy looks at existing objects.
+    /// Whether the policy evaluates existing objects.
     pub background: bool,
-    /// Where that is written, if it is.
+    /// The location; `None` if it is the default.
     pub background_span: Option<Span>,
-    /// How its webhook is set up.
     pub webhook: Option<WebhookConfiguration>,
-    /// The spec as it is written.
+    /// The spec as written.
     pub source: Subtree,
 }
 
-/// Whether all rules of a policy count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ApplyRules {
     /// Every matching rule.
@@ -93,90 +85,74 @@ pub enum ApplyRules {
     One,
 }
 
-/// What a violation means.
+/// The action on a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureAction {
-    /// It is reported.
+    /// Violations are reported.
     Audit,
-    /// The request is refused.
+    /// The request is denied.
     Enforce,
 }
 
-/// Another failure action for some namespaces.
+/// A failure action for some namespaces.
 #[derive(Debug, Clone)]
 pub struct FailureActionOverride {
-    /// The action; absent counts as `Audit`.
+    /// `None` counts as `Audit`.
     pub action: Option<Spanned<FailureAction>>,
     /// The namespaces; wildcards are allowed.
     pub namespaces: Vec<Text>,
     /// The namespaces by their labels.
     pub namespace_selector: Option<LabelSelector>,
-    /// Where it stands.
     pub span: Span,
 }
 
-/// How a policy's webhook is set up.
 #[derive(Debug, Clone)]
 pub struct WebhookConfiguration {
-    /// What an evaluation error means; wins over that of the policy.
+    /// Takes precedence over the policy's.
     pub failure_policy: Option<Spanned<FailurePolicy>>,
-    /// The time that the webhook gets.
     pub timeout_seconds: Option<Spanned<i64>>,
-    /// Under which conditions the API server calls it.
+    /// Conditions under which the API server calls the webhook.
     pub match_conditions: Vec<MatchCondition>,
 }
 
 /// A rule of a policy.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// The name.
     pub name: Text,
-    /// What it is about.
     pub matches: MatchResources,
-    /// What it is not about.
     pub exclude: Option<MatchResources>,
-    /// Values that its variables come from.
     pub context: Option<Subtree>,
     /// Conditions with variables.
     pub preconditions: Option<Subtree>,
-    /// Conditions in CEL.
     pub cel_preconditions: Vec<MatchCondition>,
-    /// Where images are found in custom kinds.
+    /// Paths of images in custom kinds.
     pub image_extractors: Option<Subtree>,
-    /// Texts for the report.
     pub report_properties: Vec<(Text, Text)>,
     /// Whether requests of Kyverno's own background controller are skipped.
     pub skip_background_requests: bool,
-    /// Its validation.
     pub validate: Option<Validate>,
-    /// Its mutation.
     pub mutate: Option<Subtree>,
-    /// Its generation.
     pub generate: Option<Subtree>,
-    /// Its image verification.
     pub verify_images: Option<Subtree>,
-    /// The rule as it is written; of a generated rule, as it would be written.
+    /// The rule as written; for a generated rule, as it would be written.
     pub source: Subtree,
-    /// Where it stands.
     pub span: Span,
 }
 
 /// The validation of a rule.
 #[derive(Debug, Clone)]
 pub struct Validate {
-    /// What a violation means; wins over that of the policy.
+    /// Takes precedence over the policy's.
     pub failure_action: Option<Spanned<FailureAction>>,
-    /// Exceptions to it by namespace; `None` where the rule does not say.
+    /// Overrides by namespace; `None` if absent.
     pub failure_action_overrides: Option<Vec<FailureActionOverride>>,
-    /// Whether an update of an object that was violating before is let through.
+    /// Whether an update of an object that already violated the rule is admitted.
     pub allow_existing_violations: Option<bool>,
-    /// The message.
     pub message: Option<Text>,
     /// CEL expressions.
     pub cel: Option<Cel>,
-    /// A pattern.
     pub pattern: Option<Subtree>,
-    /// Several patterns, of which one must fit.
+    /// Several patterns, one of which must match.
     pub any_pattern: Option<Subtree>,
     /// Conditions under which the request is denied.
     pub deny: Option<Subtree>,
@@ -188,26 +164,19 @@ pub struct Validate {
     pub manifests: Option<Subtree>,
     /// An assertion tree.
     pub assert: Option<Subtree>,
-    /// Where it stands.
     pub span: Span,
 }
 
 /// `validate.cel`.
 #[derive(Debug, Clone)]
 pub struct Cel {
-    /// Whether a ValidatingAdmissionPolicy is to be generated.
+    /// Whether to generate a ValidatingAdmissionPolicy.
     pub generate: bool,
-    /// The validations.
     pub expressions: Vec<Validation>,
-    /// The kind of the parameters.
     pub param_kind: Option<ParamKind>,
-    /// Which parameters.
     pub param_ref: Option<ParamRef>,
-    /// Annotations of the audit event.
     pub audit_annotations: Vec<AuditAnnotation>,
-    /// Named values.
     pub variables: Vec<Variable>,
-    /// Where it stands.
     pub span: Span,
 }
 
@@ -218,7 +187,7 @@ const ACTIONS: [(&str, FailureAction); 4] = [
     ("enforce", FailureAction::Enforce),
 ];
 
-/// Of a rule: only the new spellings.
+/// Rules accept only the new spellings.
 const RULE_ACTIONS: [(&str, FailureAction); 2] = [("Audit", FailureAction::Audit), ("Enforce", FailureAction::Enforce)];
 
 impl ClassicPolicy {
@@ -244,12 +213,12 @@ impl ClassicPolicy {
         })
     }
 
-    /// Whether it is of the version whose schema knows less.
+    /// Whether it has the version with the smaller schema.
     pub fn is_v2beta1(&self) -> bool {
         is_v2beta1(&self.api_version)
     }
 
-    /// The name by which rows and exceptions refer to it: `name`, or `namespace/name` of a Policy.
+    /// The name in rows and exceptions: `name`, or `namespace/name` of a Policy.
     pub fn key(&self) -> String {
         match (&self.metadata.namespace, self.kind) {
             (Some(namespace), PolicyKind::Policy) => format!("{}/{}", namespace.value, self.metadata.name.value),
@@ -328,7 +297,7 @@ impl WebhookConfiguration {
 }
 
 impl Rule {
-    /// Reads a rule that was made from another one in the same file.
+    /// Reads a rule that was generated from another one in the same file.
     pub fn read(tree: Tree, file: FileId, v2beta1: bool) -> Option<Self> {
         let tree = Arc::new(tree);
         Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root(), v2beta1)
@@ -431,7 +400,7 @@ impl Validate {
         Some(validate)
     }
 
-    /// The schema of v1 sets it, that of v2beta1 does not know it.
+    /// The schema of v1 has a default for it, that of v2beta1 does not know it.
     fn existing(fields: &mut Fields<'_, '_>, v2beta1: bool) -> Option<bool> {
         if v2beta1 {
             return None;

@@ -1,6 +1,7 @@
-//! What rules do besides validating, as far as its schemas go: `mutate`, `generate`, `verifyImages`, signed manifests.
+//! Schema checks of the rule sections other than validation: `mutate`, `generate`, `verifyImages`, signed manifests.
 //!
-//! Counterpart: the schemas of `kyverno.io/v1` and `v2beta1` (1.19). Each part is checked and kept as it is written.
+//! Upstream counterpart: the schemas of `kyverno.io/v1` and `v2beta1` (1.19). Each section is checked and kept as
+//! written.
 
 use super::{
     classic_parts::{context, deny, done, foreach_conditions, nested_foreach, registry_credentials},
@@ -10,21 +11,20 @@ use super::{
 };
 use kyvtest_go_compat::yaml::{Node, Number};
 
-/// Fields that are strings.
 fn strings(fields: &mut Fields<'_, '_>, names: &[&'static str]) {
     for name in names {
         fields.string(name);
     }
 }
 
-/// Fields that are truth values.
+/// Fields that are booleans.
 fn flags(fields: &mut Fields<'_, '_>, names: &[&'static str]) {
     for name in names {
         fields.bool(name);
     }
 }
 
-/// `imageExtractors`: where images are found in custom kinds.
+/// `imageExtractors`: the paths of images in custom kinds.
 pub(super) fn image_extractors<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
     decoder.map(node, |decoder, node| {
         decoder.list(node, |decoder, node| {
@@ -37,7 +37,6 @@ pub(super) fn image_extractors<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) ->
     decoder.subtree(node)
 }
 
-/// `mutate`.
 pub(super) fn mutate<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
     let mut fields = decoder.fields(node)?;
     fields.bool("mutateExistingOnPolicyUpdate");
@@ -66,7 +65,6 @@ pub(super) fn mutate<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Su
     decoder.subtree(node)
 }
 
-/// `generate`.
 pub(super) fn generate<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
     let mut fields = decoder.fields(node)?;
     flags(
@@ -86,7 +84,7 @@ pub(super) fn generate<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<
     decoder.subtree(node)
 }
 
-/// What is generated, and from what.
+/// The generated object and its source.
 fn generate_pattern(fields: &mut Fields<'_, '_>) {
     strings(fields, &["apiVersion", "kind", "namespace", "name", "uid"]);
     fields.ignore(&["data"]);
@@ -104,7 +102,6 @@ fn generate_pattern(fields: &mut Fields<'_, '_>) {
     });
 }
 
-/// `verifyImages`.
 pub(super) fn verify_images<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, v2beta1: bool) -> Option<Subtree> {
     decoder.list(node, |decoder, node| {
         let mut fields = decoder.fields(node)?;
@@ -165,7 +162,7 @@ pub(super) fn manifests<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option
     decoder.subtree(node)
 }
 
-/// A set of attestors; what is nested in an attestor is not checked.
+/// A set of attestors; nested attestors are not checked.
 fn attestors<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<()> {
     let mut fields = decoder.fields(node)?;
     fields.optional("count", |decoder, node| {
@@ -220,7 +217,7 @@ fn attestors<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<()> {
     done(fields)
 }
 
-/// The logs that signatures are looked up in.
+/// The transparency logs of signatures.
 fn logs(fields: &mut Fields<'_, '_>) {
     fields.optional("rekor", |decoder, node| {
         let mut fields = decoder.fields(node)?;

@@ -1,6 +1,7 @@
-//! The parts that only classic rules have, as far as their schemas go: `context`, `foreach`, `podSecurity`, conditions.
+//! Schema checks of the sections that only classic rules have: `context`, `foreach`, `podSecurity`, conditions.
 //!
-//! Counterpart: the schemas of `kyverno.io/v1` and `v2beta1` (1.19). Each part is checked and kept as it is written.
+//! Upstream counterpart: the schemas of `kyverno.io/v1` and `v2beta1` (1.19). Each section is checked and kept as
+//! written.
 
 use super::{
     decode::{Decoder, Fields},
@@ -20,10 +21,10 @@ const PROVIDERS: [(&str, ()); 5] = [
     ("github", ()),
 ];
 
-/// Where a context entry may come from; it has exactly one of these.
+/// The sources of a context entry; it has exactly one of these.
 const SOURCES: [&str; 5] = ["configMap", "apiCall", "imageRegistry", "variable", "globalReference"];
 
-/// `context`: values that variables come from.
+/// `context`: the sources of variables.
 pub(super) fn context<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
     decoder.list(node, |decoder, node| {
         let sources = SOURCES
@@ -103,7 +104,7 @@ fn image_registry<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<()> {
     done(fields)
 }
 
-/// How a registry is asked.
+/// The access to a registry.
 pub(super) fn registry_credentials<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<()> {
     let mut fields = decoder.fields(node)?;
     fields.bool("allowInsecureRegistry");
@@ -128,7 +129,7 @@ pub(super) fn foreach<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<S
     decoder.subtree(node)
 }
 
-/// `preconditions` of an entry of `foreach`: the schema lets other fields stand beside `any` and `all`.
+/// `preconditions` of an entry of `foreach`: the schema permits other fields next to `any` and `all`.
 pub(super) fn foreach_conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
     conditions_of(decoder, node, true, true)
 }
@@ -141,8 +142,8 @@ pub(super) fn deny<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subt
     decoder.subtree(node)
 }
 
-/// Conditions of the older schema, which takes anything: what is neither a list of conditions nor `any` and `all` ends
-/// upstream's loader later.
+/// Conditions of the older schema, which accepts anything: if they are neither a list of conditions nor `any` and
+/// `all`, upstream's loader fails later.
 pub(super) fn old_conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
     if !is_conditions(node) {
         let message = format!(
@@ -183,7 +184,8 @@ fn has_texts(node: Node<'_>, names: &[&str]) -> bool {
     names.iter().all(|name| node.get(name).is_none_or(text))
 }
 
-/// `foreach` in an entry of `foreach`: the schema takes anything, and what Go cannot decode ends upstream's loader later.
+/// `foreach` in an entry of `foreach`: the schema accepts anything, and upstream's loader fails later on values that Go
+/// cannot decode.
 pub(super) fn nested_foreach<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<()> {
     if !is_list_of(node, |entry| is_foreach(entry, 0)) {
         let message = format!("`{}` is not a list of entries", decoder.path());
@@ -266,7 +268,7 @@ const CONTROLS: [(&str, ()); 15] = [
     ("Running as Non-root user", ()),
 ];
 
-/// The end of a part that nothing is made of.
+/// Ends a section whose value is not needed.
 pub(super) fn done(fields: Fields<'_, '_>) -> Option<()> {
     fields.finish();
     Some(())

@@ -16,20 +16,19 @@ use kyvtest_go_compat::yaml::Node;
 /// A CleanupPolicy or ClusterCleanupPolicy.
 pub type CleanupPolicy = ScopedPolicy<CleanupPolicySpec>;
 
-/// The spec of a CleanupPolicy.
 #[derive(Debug, Clone)]
 pub struct CleanupPolicySpec {
-    /// Which objects it is about.
+    /// The objects to delete.
     pub matches: MatchResources,
-    /// Which of them it is not about.
+    /// Objects to keep.
     pub exclude: Option<MatchResources>,
-    /// Values that variables of the conditions come from.
+    /// The sources of variables in the conditions.
     pub context: Option<Subtree>,
     /// Conditions with variables.
     pub conditions: Option<Subtree>,
-    /// When it is evaluated, in the form of cron.
+    /// A cron expression.
     pub schedule: Text,
-    /// What becomes of the objects that an object owns.
+    /// The treatment of dependent objects.
     pub propagation: Option<Spanned<Propagation>>,
 }
 

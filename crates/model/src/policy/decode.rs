@@ -1,11 +1,13 @@
-//! From located trees to types: a cursor that collects what is wrong, each with path and place.
+//! Decodes located trees to types: a cursor that collects errors, each with path and location.
 //!
 //! Two styles. [`Style::Schema`] is how the API server and Kyverno's loader (kubectl-validate) read an object: exact
-//! names, exact types, null is absent, unknown fields apart from other mistakes. [`Style::Struct`] is how sigs.k8s.io/yaml decodes a
-//! file into a Go struct: names match without regard to case, null is absent, scalars become strings where the field is
-//! a string.
+//! names, exact types, null is absent, unknown fields are distinguished from other errors. [`Style::Struct`] is how
+//! sigs.k8s.io/yaml decodes a file into a Go struct: names match case-insensitively, null is absent, scalars become
+//! strings if the field is a string.
 
 mod schema;
+
+pub use schema::{SchemaProblem, SchemaProblemKind};
 
 use std::{borrow::Cow, fmt::Write as _, sync::Arc};
 
@@ -16,7 +18,7 @@ use kyvtest_go_compat::{
     yaml::{Entry, Kind, Node, Number, Tree},
 };
 
-/// Whose rules a document is read by.
+/// The decoding rules of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// An object with an OpenAPI schema.
@@ -31,13 +33,13 @@ pub struct Decoder<'t> {
     tree: &'t Arc<Tree>,
     file: FileId,
     style: Style,
-    /// Whether other scalars become strings where a Go struct wants one.
+    /// Whether other scalars become strings if a Go struct expects one.
     coerce: bool,
     path: Vec<Step<'t>>,
     diagnostics: Vec<Diagnostic>,
     unknown: bool,
     unknown_paths: Vec<String>,
-    schema_problems: Vec<String>,
+    schema_problems: Vec<SchemaProblem>,
     invalid: bool,
     metadata: bool,
     unreadable: bool,
@@ -50,35 +52,35 @@ enum Step<'t> {
     Item(usize),
 }
 
-/// What came of decoding a document.
+/// The findings of decoding a document.
 #[derive(Debug)]
 pub struct Findings {
-    /// What is wrong, in the order of the text.
+    /// In source order.
     pub diagnostics: Vec<Diagnostic>,
-    /// A field that the schema does not have.
+    /// There is a field that the schema does not have.
     pub unknown: bool,
     /// The paths of unknown fields, in the order in which they were found.
     pub unknown_paths: Vec<String>,
-    /// What the schema has against the document, in the API server's words.
-    pub schema_problems: Vec<String>,
-    /// Anything else that makes the document unusable.
+    /// Schema violations, with the API server's messages.
+    pub schema_problems: Vec<SchemaProblem>,
+    /// Another error makes the document unusable.
     pub invalid: bool,
-    /// Metadata of the wrong type, which is found before anything else.
+    /// Metadata has the wrong type, which is found before anything else.
     pub metadata: bool,
-    /// Something that the schema takes and that cannot be read all the same.
+    /// The schema accepts the document, but it cannot be decoded.
     pub unreadable: bool,
-    /// Something that can be decoded and that Kyverno refuses later.
+    /// The document can be decoded, but Kyverno rejects it later.
     pub refused: bool,
 }
 
 impl Findings {
-    /// Whether the document cannot be used.
+    /// Whether the document is unusable.
     pub fn wrong(&self) -> bool {
         self.unknown || self.invalid || self.unreadable
     }
 
-    /// Whether the mistake that is found first ends the reading of all files: upstream reads the metadata, then looks for
-    /// unknown fields, then asks the schema, then makes its own types of the document.
+    /// Whether the first error aborts the loading of all files: upstream reads the metadata, then looks for unknown
+    /// fields, then validates against the schema, then decodes into its own types.
     pub fn fatal(&self) -> bool {
         !self.metadata && (self.unknown || (self.unreadable && !self.invalid))
     }
@@ -118,12 +120,10 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Where a node stands.
     pub fn span(&self, node: Node<'_>) -> Span {
         place(self.file, node.span())
     }
 
-    /// Where a key stands.
     pub fn key_span(&self, entry: &Entry<'_>) -> Span {
         place(self.file, entry.key_span)
     }
@@ -147,35 +147,35 @@ impl<'t> Decoder<'t> {
         path
     }
 
-    /// Notes a mistake that makes the document unusable.
+    /// Reports an error that makes the document unusable.
     pub fn error(&mut self, diagnostic: Diagnostic) {
         self.invalid = true;
         self.diagnostics.push(diagnostic);
     }
 
-    /// Notes a mistake that the schema does not see and that ends the reading of all files.
+    /// Reports an error that the schema does not find and that aborts the loading of all files.
     pub fn unreadable(&mut self, diagnostic: Diagnostic) {
         self.unreadable = true;
         self.diagnostics.push(diagnostic);
     }
 
-    /// Notes a mistake that can be decoded and that Kyverno refuses later.
+    /// Reports an error that can be decoded and that Kyverno rejects later.
     pub fn refuse(&mut self, diagnostic: Diagnostic) {
         self.refused = true;
         self.diagnostics.push(diagnostic);
     }
 
-    /// Notes something that the author should know and that Kyverno does not mind.
+    /// Reports a finding that Kyverno ignores.
     pub fn remark(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.push(diagnostic);
     }
 
-    /// The value is not of the kind that the field wants.
+    /// Reports a value of the wrong type.
     fn wrong_type(&mut self, node: Node<'_>, wanted: &str) {
         if matches!(self.path.first(), Some(Step::Key("metadata"))) {
             self.metadata = true;
         }
-        // The schema has no fields below a scalar or a list: upstream calls those unknown.
+        // The schema has no fields below a scalar or a list: upstream reports those as unknown.
         let is_map = node.as_map().is_some();
         if self.style == Style::Schema && (is_map || wanted != "a map") && has_fields(node) {
             self.unknown = true;
@@ -193,7 +193,7 @@ impl<'t> Decoder<'t> {
         self.error(Diagnostic::at(Code::WrongType, self.span(node), message));
     }
 
-    /// The value is of the right kind but cannot be used.
+    /// Reports a value of the right type that cannot be used.
     pub fn bad_value(&mut self, span: Span, message: impl Into<String>) {
         self.error(Diagnostic::at(Code::BadValue, span, message));
     }
@@ -216,7 +216,6 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// A string.
     pub fn string(&mut self, node: Node<'t>) -> Option<Text> {
         let text = match node.kind() {
             Kind::Str(text) => Some(text.to_owned()),
@@ -229,7 +228,7 @@ impl<'t> Decoder<'t> {
         Some(Spanned::new(text?, self.span(node)))
     }
 
-    /// A truth value.
+    /// A boolean.
     pub fn bool(&mut self, node: Node<'t>) -> Option<Spanned<bool>> {
         match node.as_bool() {
             Some(value) => Some(Spanned::new(value, self.span(node))),
@@ -240,7 +239,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// A whole number.
+    /// An integer.
     pub fn int(&mut self, node: Node<'t>) -> Option<Spanned<i64>> {
         match node.number() {
             Some(Number::Int(value)) => Some(Spanned::new(value, self.span(node))),
@@ -251,7 +250,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// One of a few words.
+    /// One of several keywords.
     pub fn word<T: Copy>(&mut self, node: Node<'t>, words: &[(&'static str, T)]) -> Option<Spanned<T>> {
         let text = self.string(node)?;
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text.value) {
@@ -300,7 +299,7 @@ impl<'t> Decoder<'t> {
         })
     }
 
-    /// A map of strings to anything, in written order.
+    /// A map of strings to anything, in source order.
     pub fn map<T>(
         &mut self,
         node: Node<'t>,
@@ -336,12 +335,12 @@ impl<'t> Decoder<'t> {
         Some(Expression::new(text.value, Subtree::new(self.tree, node, self.file)))
     }
 
-    /// A part that is kept as it is.
+    /// A part that is kept unchanged.
     pub fn subtree(&mut self, node: Node<'t>) -> Option<Subtree> {
         Some(Subtree::new(self.tree, node, self.file))
     }
 
-    /// A map that is kept as it is.
+    /// A map that is kept unchanged.
     pub fn map_part(&mut self, node: Node<'t>) -> Option<Subtree> {
         if node.as_map().is_none() {
             self.wrong_type(node, "a map");
@@ -365,7 +364,7 @@ impl<'t> Decoder<'t> {
     }
 }
 
-/// Words as a choice: `a`, `b` or `c`, each in backticks.
+/// Formats keywords as a choice: `a`, `b` or `c`, each in backticks.
 pub fn choice(words: &[&str]) -> String {
     let mut text = String::new();
     for (at, word) in words.iter().enumerate() {
@@ -379,7 +378,7 @@ pub fn choice(words: &[&str]) -> String {
     text
 }
 
-/// What a node is, in a user's words.
+/// The type of a node, in a user's words.
 pub fn name_of(node: Node<'_>) -> &'static str {
     match node.kind() {
         Kind::Null => "null",
@@ -391,7 +390,7 @@ pub fn name_of(node: Node<'_>) -> &'static str {
     }
 }
 
-/// The fields of one map: each is read by name, and [`Fields::finish`] reports those that were not read.
+/// The fields of one map: each is read by name, and [`Fields::finish`] reports the others.
 #[derive(Debug)]
 pub struct Fields<'t, 'd> {
     entries: Vec<Entry<'t>>,
@@ -403,25 +402,24 @@ pub struct Fields<'t, 'd> {
 }
 
 impl<'t> Fields<'t, '_> {
-    /// Whether the fields asked for from here on belong to an embedded Go struct: scalars do not become strings there, nor
-    /// anywhere below.
+    /// Sets whether the fields read from here on belong to an embedded Go struct: scalars do not become strings there,
+    /// nor anywhere below.
     ///
-    /// sigs.k8s.io/yaml: `convertToJSONableObject` takes the outermost struct field for the target (1.6).
+    /// sigs.k8s.io/yaml: `convertToJSONableObject` uses the outermost struct field as the target (1.6).
     pub fn inline(&mut self, inline: bool) {
         self.inline = inline;
     }
 
-    /// The decoder, for mistakes that concern several fields.
+    /// The decoder, for errors that concern several fields.
     pub fn decoder(&mut self) -> &mut Decoder<'t> {
         self.decoder
     }
 
-    /// Whether one of the fields is there, whatever its value.
+    /// Whether one of the fields is present, with any value.
     pub fn has_any(&self, names: &[&str]) -> bool {
         self.entries.iter().any(|entry| names.contains(&entry.key))
     }
 
-    /// Where the map stands.
     pub fn span(&self) -> Span {
         self.owner
     }
@@ -433,7 +431,7 @@ impl<'t> Fields<'t, '_> {
             self.used[place] = true;
             return Some(self.entries[place]);
         }
-        // The way to the struct leads through JSON with sorted keys: of several spellings the greatest counts.
+        // The path to the struct leads through JSON with sorted keys: of several spellings the greatest counts.
         let mut found: Option<Entry<'t>> = None;
         for (entry, used) in self.entries.iter().zip(&mut self.used) {
             if fold_equal(entry.key, name) {
@@ -446,12 +444,12 @@ impl<'t> Fields<'t, '_> {
         found
     }
 
-    /// The field's key and value as they stand, null included; the field counts as known.
+    /// The field's key and value as written, including null; marks the field as known.
     pub fn entry(&mut self, name: &'static str) -> Option<Entry<'t>> {
         self.find(name)
     }
 
-    /// A field that may be absent; null counts as absent, as both styles prune it.
+    /// An optional field; null counts as absent, as both styles prune it.
     pub fn optional<T>(
         &mut self,
         name: &'static str,
@@ -467,7 +465,7 @@ impl<'t> Fields<'t, '_> {
         value
     }
 
-    /// A field that must be there.
+    /// A required field.
     pub fn required<T>(
         &mut self,
         name: &'static str,
@@ -490,7 +488,8 @@ impl<'t> Fields<'t, '_> {
         self.decoder.path.push(Step::Key(name));
         let path = self.decoder.path();
         self.decoder.path.pop();
-        self.decoder.schema_problems.push(format!("{path}: Required value"));
+        let required = format!("{path}: Required value");
+        self.decoder.add_schema_problem(SchemaProblemKind::Structure, required);
         let start = Span::new(self.owner.file, self.owner.start, self.owner.start);
         let span = self.entries.first().map_or(start, |entry| self.decoder.key_span(entry));
         self.decoder.error(Diagnostic::at(
@@ -505,38 +504,38 @@ impl<'t> Fields<'t, '_> {
         self.optional(name, Decoder::string)
     }
 
-    /// A string field that must be there.
+    /// A required string field.
     pub fn required_string(&mut self, name: &'static str) -> Option<Text> {
         self.required(name, Decoder::string)
     }
 
-    /// A list of strings; empty where it is absent.
+    /// A list of strings; empty if it is absent.
     pub fn strings(&mut self, name: &'static str) -> Vec<Text> {
         self.optional(name, Decoder::strings).unwrap_or_default()
     }
 
-    /// A truth value.
+    /// A boolean.
     pub fn bool(&mut self, name: &'static str) -> Option<Spanned<bool>> {
         self.optional(name, Decoder::bool)
     }
 
-    /// A whole number.
+    /// An integer.
     pub fn int(&mut self, name: &'static str) -> Option<Spanned<i64>> {
         self.optional(name, Decoder::int)
     }
 
-    /// One of a few words.
+    /// One of several keywords.
     pub fn word<T: Copy>(&mut self, name: &'static str, words: &[(&'static str, T)]) -> Option<Spanned<T>> {
         self.optional(name, |decoder, node| decoder.word(node, words))
     }
 
-    /// A list of maps; empty where it is absent.
+    /// A list of maps; empty if it is absent.
     pub fn list<T>(&mut self, name: &'static str, item: impl FnMut(&mut Decoder<'t>, Node<'t>) -> Option<T>) -> Vec<T> {
         self.optional(name, |decoder, node| decoder.list(node, item))
             .unwrap_or_default()
     }
 
-    /// A part that is kept as it is.
+    /// A part that is kept unchanged.
     pub fn subtree(&mut self, name: &'static str) -> Option<Subtree> {
         self.optional(name, Decoder::subtree)
     }
@@ -563,14 +562,14 @@ impl<'t> Fields<'t, '_> {
             .error(Diagnostic::at(Code::BadValue, span, message).with_label(label, "the other one is here"));
     }
 
-    /// Fields that exist and that nothing reads.
+    /// Known fields that are not decoded.
     pub fn ignore(&mut self, names: &[&'static str]) {
         for name in names {
             self.find(name);
         }
     }
 
-    /// A field that an older version had: it is refused with a word on what to write instead.
+    /// A field of an older version: it is rejected with a hint on what to write instead.
     pub fn removed(&mut self, name: &'static str, instead: &str) {
         let Some(entry) = self.entries.iter().position(|entry| entry.key == name) else {
             return;

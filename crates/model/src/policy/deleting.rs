@@ -15,21 +15,20 @@ use kyvtest_go_compat::yaml::Node;
 /// A DeletingPolicy or NamespacedDeletingPolicy.
 pub type DeletingPolicy = ScopedPolicy<DeletingPolicySpec>;
 
-/// The spec of a DeletingPolicy.
 #[derive(Debug, Clone)]
 pub struct DeletingPolicySpec {
-    /// Which objects it is about; without it there are none. Operations do not count.
+    /// Without it, no objects match. Operations do not count.
     pub match_constraints: Option<MatchConstraints>,
     /// All must hold for an object to be deleted.
     pub conditions: Vec<MatchCondition>,
     pub variables: Vec<Variable>,
-    /// When it is evaluated, in the form of cron; the schema takes any text.
+    /// A cron expression; the schema accepts any string.
     pub schedule: Text,
-    /// What becomes of the objects that an object owns.
+    /// The treatment of dependent objects.
     pub propagation: Option<Spanned<Propagation>>,
 }
 
-/// What becomes of the objects that a deleted object owns.
+/// The treatment of objects that a deleted object owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Propagation {
     /// They are deleted first.

@@ -1,6 +1,6 @@
 //! PolicyException of kyverno.io (for ClusterPolicy and Policy) and of policies.kyverno.io (for CEL policies).
 //!
-//! Counterpart: `api/kyverno/v2` and `api/policies.kyverno.io/v1alpha1` (1.19) with their schemas.
+//! Upstream counterpart: `api/kyverno/v2` and `api/policies.kyverno.io/v1alpha1` (1.19) with their schemas.
 
 use super::{
     decode::Decoder,
@@ -15,21 +15,18 @@ use kyvtest_go_compat::{text::wildcard, yaml::Node};
 pub struct PolicyException {
     /// The API version as written.
     pub api_version: String,
-    /// Name, namespace, labels, annotations.
     pub metadata: Metadata,
-    /// Whether it also holds for background scans.
+    /// Whether it also applies to background scans.
     pub background: bool,
-    /// Which objects it is about.
     pub matches: MatchResources,
     /// Conditions with variables.
     pub conditions: Option<Subtree>,
-    /// Which rules it lifts.
+    /// The exempted rules.
     pub exceptions: Vec<ExceptedRules>,
-    /// Which controls of the Pod Security Standards it lifts.
+    /// The exempted controls of the Pod Security Standards.
     pub pod_security: Option<Subtree>,
-    /// The spec as it is written.
+    /// The spec as written.
     pub source: Subtree,
-    /// Where it comes from.
     pub origin: Origin,
 }
 
@@ -43,14 +40,14 @@ pub struct ExceptedRules {
 }
 
 impl ExceptedRules {
-    /// Whether a rule of a policy is among them.
+    /// Whether it exempts a rule of a policy.
     pub fn names(&self, policy: &str, rule: &str) -> bool {
         self.policy_name.value == policy && self.rule_names.iter().any(|pattern| wildcard::matches(pattern, rule))
     }
 }
 
 impl PolicyException {
-    /// Whether it names a rule of a policy.
+    /// Whether it exempts a rule of a policy.
     pub fn names(&self, policy: &str, rule: &str) -> bool {
         self.exceptions.iter().any(|rules| rules.names(policy, rule))
     }
@@ -101,45 +98,39 @@ impl PolicyException {
 pub struct CelPolicyException {
     /// The API version as written.
     pub api_version: String,
-    /// Name, namespace, labels, annotations.
     pub metadata: Metadata,
-    /// Which policies it lifts.
+    /// The exempted policies.
     pub policy_refs: Vec<PolicyRef>,
-    /// Under which conditions.
     pub match_conditions: Vec<MatchCondition>,
     /// Images that expressions see as allowed.
     pub images: Vec<Text>,
     /// Values that expressions see as allowed.
     pub allowed_values: Vec<Text>,
-    /// What an excepted policy reports.
+    /// The reported result of an exempted policy.
     pub report_result: ReportResult,
-    /// When it ends, as written.
+    /// The expiry time, as written.
     pub expires_at: Option<Text>,
-    /// For which kind of input, as written.
+    /// The kind of input, as written.
     pub evaluation_mode: Option<Text>,
-    /// Texts for the report.
+    /// Properties for the report.
     pub properties: Vec<(Text, Text)>,
-    /// The spec as it is written.
+    /// The spec as written.
     pub source: Subtree,
-    /// Where it comes from.
     pub origin: Origin,
 }
 
 /// A policy by name and kind.
 #[derive(Debug, Clone)]
 pub struct PolicyRef {
-    /// The name.
     pub name: Text,
-    /// The kind.
     pub kind: Text,
 }
 
-/// What an excepted policy reports.
+/// The reported result of an exempted policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReportResult {
-    /// It is skipped.
+    /// The policy is reported as skipped.
     Skip,
-    /// It passes.
     Pass,
 }
 
@@ -192,7 +183,7 @@ impl CelPolicyException {
     }
 }
 
-/// A time as `format: date-time` wants it.
+/// Validates `format: date-time`.
 fn date_time<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Text> {
     let text = decoder.string(node)?;
     if text.value.parse::<jiff::Timestamp>().is_err() {

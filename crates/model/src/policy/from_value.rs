@@ -1,4 +1,4 @@
-//! Reading models from values, for those who have no file.
+//! Decodes models from values, without a file.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use kyvtest_go_compat::{
     yaml::{self, Node},
 };
 
-/// Decodes a value. Places of diagnostics refer to the value's JSON text.
+/// Decodes a value. Spans of diagnostics refer to the value's JSON text.
 pub(super) fn from_value<T>(
     value: Value<'_>,
     decode: impl for<'t> FnOnce(&mut Decoder<'t>, Node<'t>, FileId) -> Option<T>,

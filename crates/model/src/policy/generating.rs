@@ -15,10 +15,9 @@ use kyvtest_go_compat::yaml::{Items, Node};
 /// A GeneratingPolicy or NamespacedGeneratingPolicy.
 pub type GeneratingPolicy = ScopedPolicy<GeneratingPolicySpec>;
 
-/// The spec of a GeneratingPolicy.
 #[derive(Debug, Clone)]
 pub struct GeneratingPolicySpec {
-    /// Which requests it is about; without it there are none.
+    /// Without it, no requests match.
     pub match_constraints: Option<MatchConstraints>,
     pub match_conditions: Vec<MatchCondition>,
     pub variables: Vec<Variable>,

@@ -4,16 +4,14 @@ use std::fmt;
 
 use super::{ClassicPolicy, MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
 
-/// Group, kind, namespace and name: two policies are the same only if all of them are.
+/// Group, kind, namespace and name: two policies are the same only if all of them are equal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PolicyId {
     /// The API group.
     pub group: &'static str,
-    /// The kind.
     pub kind: &'static str,
     /// The namespace; empty for cluster-wide kinds.
     pub namespace: String,
-    /// The name.
     pub name: String,
 }
 

@@ -1,7 +1,7 @@
 //! ImageValidatingPolicy and NamespacedImageValidatingPolicy of policies.kyverno.io.
 //!
-//! Upstream counterpart: `api/policies.kyverno.io/v1beta1` of github.com/kyverno/api (Kyverno 1.19); v1 and v1alpha1 have
-//! the same spec. What attestors and attestations say is checked against the schema and kept as written.
+//! Upstream counterpart: `api/policies.kyverno.io/v1beta1` of github.com/kyverno/api (Kyverno 1.19); v1 and v1alpha1
+//! have the same spec. Attestors and attestations are checked against the schema and kept as written.
 
 use std::sync::Arc;
 
@@ -24,15 +24,14 @@ use kyvtest_go_compat::{
 /// An ImageValidatingPolicy or NamespacedImageValidatingPolicy.
 pub type ImageValidatingPolicy = ScopedPolicy<ImageValidatingPolicySpec>;
 
-/// The spec of an ImageValidatingPolicy.
 #[derive(Debug, Clone)]
 pub struct ImageValidatingPolicySpec {
-    /// Which requests it is about; without it there are none.
+    /// Without it, no requests match.
     pub match_constraints: Option<MatchConstraints>,
     pub match_conditions: Vec<MatchCondition>,
-    /// Which images it is about; without any, all of them.
+    /// The verified images; empty means all.
     pub match_image_references: Vec<ImageReference>,
-    /// Where images are found besides the well-known places.
+    /// Paths of images besides the well-known ones.
     pub images: Vec<Variable>,
     pub variables: Vec<Variable>,
     pub attestors: Vec<Attestor>,
@@ -44,22 +43,22 @@ pub struct ImageValidatingPolicySpec {
     pub failure_policy: Option<Spanned<FailurePolicy>>,
     pub evaluation: Evaluation,
     pub configuration: ImageConfiguration,
-    /// For which pod controllers it is generated; `None` is all of them, an empty list none.
+    /// The pod controllers to generate rules for; `None` is all of them, an empty list none.
     pub pod_controllers: Option<Vec<Text>>,
-    /// The spec as written; of a generated one, as it would be written.
+    /// The spec as written; for a generated one, as it would be written.
     pub source: Subtree,
 }
 
-/// Which images a policy is about.
+/// Selects images.
 #[derive(Debug, Clone)]
 pub enum ImageReference {
-    /// A pattern of the reference as written.
+    /// A pattern of the reference.
     Glob(Text),
     /// A CEL expression on `ref`.
     Expression(Expression),
 }
 
-/// Who vouches for images.
+/// A trusted signer of images.
 #[derive(Debug, Clone)]
 pub struct Attestor {
     pub name: Text,
@@ -69,7 +68,7 @@ pub struct Attestor {
     pub expressions: Vec<(&'static str, Expression)>,
 }
 
-/// What is asked of images besides the validations.
+/// Requirements for images besides the validations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageConfiguration {
     /// Whether tags are replaced by digests.
@@ -91,7 +90,7 @@ impl Default for ImageConfiguration {
 }
 
 impl ImageValidatingPolicySpec {
-    /// Reads a spec that was made from another one in the same file.
+    /// Reads a spec that was generated from another one in the same file.
     pub fn read(tree: Tree, file: FileId) -> Option<Self> {
         let tree = Arc::new(tree);
         Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root())
@@ -209,7 +208,6 @@ fn credentials<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<()> {
     Some(())
 }
 
-/// Fields that are strings.
 fn strings(fields: &mut Fields<'_, '_>, names: &[&'static str]) {
     for name in names {
         fields.string(name);

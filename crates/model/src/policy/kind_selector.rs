@@ -1,6 +1,6 @@
 //! Kyverno's kind selectors: `Pod`, `v1/Pod`, `apps/v1/Deployment`, `Pod/status`, `Pod.status`, `*/scale`, `*/*`.
 //!
-//! Upstream counterpart: `pkg/utils/kube/kind.go`. Each part may hold wildcards; what they match is the engine's business.
+//! Upstream counterpart: `pkg/utils/kube/kind.go`. Each part may contain wildcards, which the engine matches.
 
 /// A parsed kind selector.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -18,9 +18,9 @@ pub struct KindSelector {
 }
 
 impl KindSelector {
-    /// Reads a selector. One with too many parts has empty patterns only, so it matches nothing.
+    /// Parses a selector. One with too many parts has only empty patterns, so it matches nothing.
     ///
-    /// Slashes separate, and so do dots after the last slash: a group with dots needs a slash behind it.
+    /// Slashes separate, and so do dots after the last slash: a group with dots needs a slash after it.
     pub fn parse(text: &str) -> Self {
         let (front, last) = text
             .rsplit_once('/')
@@ -52,7 +52,7 @@ impl KindSelector {
     }
 }
 
-/// The other way in which upstream reads a selector: into what stands before the kind, and the kind with its subresource.
+/// The other way in which upstream splits a selector: the part before the kind, and the kind with its subresource.
 /// Autogen and policy validation use it (`GetKindFromGVK`).
 pub fn split_kind(text: &str) -> (String, String) {
     let kind = |text: &str| text.replacen('.', "/", 1);
@@ -69,7 +69,7 @@ pub fn split_kind(text: &str) -> (String, String) {
     }
 }
 
-/// `*`, or `v` and one digit, perhaps followed by `alpha` or `beta` and one digit. `v10` is a kind to Kyverno.
+/// `*`, or `v` and one digit, optionally followed by `alpha` or `beta` and one digit. `v10` is a kind to Kyverno.
 fn is_version(text: &str) -> bool {
     match text.as_bytes() {
         b"*" => true,
@@ -81,7 +81,7 @@ fn is_version(text: &str) -> bool {
     }
 }
 
-/// Whether lower case changes nothing, character by character as Go does it.
+/// Whether the string equals its lower case, character by character as in Go.
 fn is_lower(text: &str) -> bool {
     text.chars().all(|c| c.to_lowercase().eq([c]))
 }

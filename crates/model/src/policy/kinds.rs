@@ -1,4 +1,4 @@
-//! One policy, of whichever kind.
+//! One policy, of any kind.
 
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use kyvtest_go_compat::{
     yaml::{self, Limits},
 };
 
-/// A policy.
 #[derive(Debug, Clone)]
 pub enum Policy {
     /// A ClusterPolicy or Policy.
@@ -29,13 +28,11 @@ pub enum Policy {
     Cleanup(Arc<CleanupPolicy>),
     /// An ImageValidatingPolicy or NamespacedImageValidatingPolicy.
     ImageValidating(Arc<ImageValidatingPolicy>),
-    /// A ValidatingAdmissionPolicy.
     Native(Arc<ValidatingAdmissionPolicy>),
-    /// A MutatingAdmissionPolicy.
     NativeMutating(Arc<MutatingAdmissionPolicy>),
 }
 
-/// The same expression for the policy of every kind.
+/// Applies the same expression to the policy of every kind.
 macro_rules! each {
     ($any:expr, $policy:ident => $value:expr) => {
         match $any {
@@ -53,10 +50,10 @@ macro_rules! each {
 }
 
 impl Policy {
-    /// Reads a text that holds one policy. Places refer to `file`.
+    /// Parses text that holds one policy. Spans refer to `file`.
     ///
     /// # Errors
-    /// What is wrong with the text, or that it holds no policy or more than one.
+    /// The problems of the text, or a message if it does not hold exactly one policy.
     pub fn parse(text: &str, file: FileId) -> Result<Self, Vec<Diagnostic>> {
         let stream = yaml::read(text.as_bytes(), yaml::Mode::Lax, &Limits::default());
         let mut loaded = Loaded::default();
@@ -79,7 +76,6 @@ impl Policy {
         each!(self, policy => policy.id())
     }
 
-    /// The name.
     pub fn name(&self) -> &str {
         &self.metadata().name.value
     }
@@ -89,7 +85,7 @@ impl Policy {
         self.metadata().namespace.as_ref().map(|text| text.value.as_str())
     }
 
-    /// The kind as objects write it.
+    /// The kind in manifests.
     pub fn kind(&self) -> &'static str {
         self.id().kind
     }
@@ -109,7 +105,7 @@ impl Policy {
         each!(self, policy => policy.origin)
     }
 
-    /// The spec as written, of a Kyverno policy that validates.
+    /// The spec as written; `None` unless it is a Kyverno policy that validates.
     pub fn spec(&self) -> Option<&Subtree> {
         match self {
             Self::Classic(policy) => Some(&policy.spec.source),
@@ -118,7 +114,7 @@ impl Policy {
         }
     }
 
-    /// Whether Kyverno validates with it: the kinds that `convert` and `prove` read.
+    /// Whether Kyverno validates with it: the kinds that `convert` and `prove` accept.
     pub fn validates(&self) -> bool {
         matches!(self, Self::Classic(_) | Self::Validating(_))
     }
@@ -128,7 +124,7 @@ impl Policy {
         matches!(self, Self::Native(_) | Self::NativeMutating(_))
     }
 
-    /// Whether it requests that a native policy is generated.
+    /// Whether it requests a generated native policy.
     pub fn is_marked(&self) -> bool {
         match self {
             Self::Classic(policy) => policy.spec.rules.iter().any(|rule| {
@@ -140,7 +136,7 @@ impl Policy {
         }
     }
 
-    /// Whether it is written for JSON payloads and requests no native policy either: no admission request reaches it.
+    /// Whether it is written for JSON payloads and does not request a native policy: no admission request reaches it.
     pub fn is_for_payloads(&self) -> bool {
         self.as_validating()
             .is_some_and(|policy| policy.spec.evaluation.mode == Mode::Json && !policy.is_marked())

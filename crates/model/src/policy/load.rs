@@ -1,15 +1,15 @@
-//! Which kind of document is it, and what is made of it.
+//! Determines the kind of each document and decodes it.
 //!
-//! Counterpart: `cmd/cli/kubectl-kyverno/policy/load.go` and `exception/load.go` (1.19). Upstream tells three outcomes
-//! apart: a document is used, is dropped (the rest of the run goes on without it), or ends the whole run ([`Refused`]).
-//! The schemas of kinds that are not decided here are not checked.
+//! Upstream counterpart: `cmd/cli/kubectl-kyverno/policy/load.go` and `exception/load.go` (1.19). Upstream has three
+//! outcomes: a document is used, is dropped (the run continues without it), or ends the whole run ([`Refused`]). The
+//! schemas of kinds that are not evaluated here are not checked.
 
 use std::sync::Arc;
 
 use super::{
     CelPolicyException, ClassicPolicy, CleanupPolicy, DeletingPolicy, GeneratingPolicy, ImageValidatingPolicy, Policy,
     PolicyException, PolicyKind, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingPolicy,
-    decode::{Decoder, Style, choice},
+    decode::{Decoder, SchemaProblem, SchemaProblemKind, Style, choice},
     located::{Origin, Spanned, Text, place},
     mutating::MutatingPolicy,
     mutating_admission::{MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding},
@@ -20,31 +20,27 @@ use kyvtest_go_compat::{
     yaml::{self, Entries, Node, Tree},
 };
 
-/// What is read from policy and exception files, each kind in the order of the files.
+/// The contents of policy and exception files, each kind in the order of the files.
 #[derive(Debug, Clone, Default)]
 pub struct Loaded {
     /// The policies of all kinds.
     pub policies: Vec<Policy>,
     /// Exceptions to ClusterPolicies and Policies.
     pub exceptions: Vec<Arc<PolicyException>>,
-    /// Exceptions to CEL policies.
     pub cel_exceptions: Vec<Arc<CelPolicyException>>,
-    /// Bindings of ValidatingAdmissionPolicies.
     pub bindings: Vec<Arc<ValidatingAdmissionPolicyBinding>>,
-    /// Bindings of MutatingAdmissionPolicies.
     pub mutating_bindings: Vec<Arc<MutatingAdmissionPolicyBinding>>,
-    /// Documents that are left out because of a mistake.
+    /// Documents dropped because of an error.
     pub dropped: Vec<Dropped>,
     /// The first document that ends a run of `kyverno test`.
     pub refused: Option<Refused>,
-    /// The paths of the fields that end a run of `kyverno test` because the schema does not have them.
+    /// The paths of unknown fields that end a run of `kyverno test`.
     pub unknown_fields: Vec<String>,
-    /// What is wrong.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Loaded {
-    /// How many documents there were, whatever became of them.
+    /// The number of documents, regardless of their outcome.
     pub fn count(&self) -> usize {
         let exceptions = self.exceptions.len() + self.cel_exceptions.len();
         self.policies.len() + self.bindings.len() + self.mutating_bindings.len() + exceptions + self.dropped.len()
@@ -85,36 +81,31 @@ impl Loaded {
         self.policies.iter().filter_map(Policy::as_image_validating)
     }
 
-    /// The MutatingAdmissionPolicies.
     pub fn native_mutating(&self) -> impl Iterator<Item = &Arc<MutatingAdmissionPolicy>> + Clone {
         self.policies.iter().filter_map(Policy::as_native_mutating)
     }
 
-    /// The ValidatingAdmissionPolicies.
     pub fn native(&self) -> impl Iterator<Item = &Arc<ValidatingAdmissionPolicy>> + Clone {
         self.policies.iter().filter_map(Policy::as_native)
     }
 }
 
-/// A document that is left out because of a mistake.
+/// A document dropped because of an error.
 #[derive(Debug, Clone)]
 pub struct Dropped {
-    /// The kind; empty where there is none.
+    /// May be empty.
     pub kind: String,
-    /// The name; empty where there is none.
+    /// May be empty.
     pub name: String,
-    /// Where it comes from.
     pub origin: Origin,
-    /// What `kyverno test` prints about it; empty if that is not known.
+    /// The message of `kyverno test`; empty if unknown.
     pub text: String,
 }
 
-/// Why a document ends the run of `kyverno test`.
+/// The reason why a document ends the run of `kyverno test`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// The reason.
     pub reason: Refusal,
-    /// Where.
     pub span: Span,
 }
 
@@ -123,13 +114,13 @@ pub struct Refused {
 pub enum Refusal {
     /// A field that the schema does not have.
     UnknownField,
-    /// A kind that is no policy.
+    /// A kind that is not a policy.
     Kind,
-    /// An exception file with a mistake.
+    /// An invalid exception file.
     Exception,
 }
 
-/// What a file is read for.
+/// The purpose of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// `policies` of a suite.
@@ -138,7 +129,7 @@ pub enum Purpose {
     Exceptions,
 }
 
-/// The kinds that are decided.
+/// The kinds that are evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     Policy(PolicyKind),
@@ -183,10 +174,10 @@ const NOT_POLICIES: [(&str, &str); 3] = [
     ("wgpolicyk8s.io", "PolicyReport"),
 ];
 
-/// What is to be done with a document of some group, version and kind.
+/// The treatment of a document by group, version and kind.
 enum Decision {
     Decode(Known),
-    /// No version of this kind.
+    /// The kind does not have this version; lists those it has.
     Version(&'static [&'static str]),
     NotAPolicy,
     Unknown,
@@ -349,12 +340,12 @@ fn drop_document(loaded: &mut Loaded, purpose: Purpose, kind: String, name: Stri
     });
 }
 
-/// One document or one item of a list on its way.
+/// One document or one item of a list being loaded.
 struct Load<'l, 't> {
     purpose: Purpose,
     tree: &'t Arc<Tree>,
     origin: Origin,
-    /// Whether it is an item of a list: nothing ends the run then.
+    /// Whether it is an item of a list, which never ends the run.
     item: bool,
     loaded: &'l mut Loaded,
 }
@@ -386,8 +377,8 @@ impl<'t> Load<'_, 't> {
         match decide(group, version, &kind.value, self.purpose) {
             Decision::Decode(known) => self.decode(known, &api_version.value, node, &kind.value),
             Decision::Version(versions) => {
-                let message = format!("there is no version `{version}` of `{}` in `{group}`", kind.value);
-                // A version that Kubernetes has and Kyverno does not take ends the run upstream.
+                let message = format!("unknown version `{version}` of `{}` in `{group}`", kind.value);
+                // A version that Kubernetes has and Kyverno does not accept ends the run upstream.
                 let fatal = kind.value.starts_with("ValidatingAdmission");
                 let help = format!("write {}", choice(versions));
                 self.wrong_kind(api_version.span, message, help, fatal);
@@ -485,7 +476,7 @@ impl<'t> Load<'_, 't> {
         };
         let name = member(node, "name");
         let written = node.get("metadata").and_then(|metadata| metadata.get("name"));
-        // Metadata that is no map has its own diagnostic.
+        // Metadata that is not a map has its own diagnostic.
         let readable = node
             .get("metadata")
             .is_none_or(|metadata| metadata.is_null() || metadata.as_map().is_some());
@@ -547,40 +538,38 @@ impl Any {
     }
 }
 
-/// What `kyverno test` prints about a document that its schema does not accept; empty if the problems are not known.
-/// `has_rules`: the schema has rules in CEL, which are not evaluated on an invalid object.
-fn schema_text(mut problems: Vec<String>, (api_version, kind, name): (&str, &str, &str), has_rules: bool) -> String {
+/// The message of `kyverno test` about a document that violates its schema; empty if the problems are unknown.
+/// `has_rules`: the schema has CEL rules, which are not evaluated on an invalid object.
+fn schema_text(
+    mut problems: Vec<SchemaProblem>,
+    (api_version, kind, name): (&str, &str, &str),
+    has_rules: bool,
+) -> String {
     if problems.is_empty() {
         return String::new();
     }
-    if has_rules && problems.iter().any(|problem| blocks_rules(problem)) {
-        problems.retain(|problem| !is_rule(problem));
-        problems.push(
+    let blocks_rules = |problem: &SchemaProblem| problem.kind == SchemaProblemKind::Structure;
+    let rules_are_blocked = has_rules && problems.iter().any(blocks_rules);
+    if rules_are_blocked {
+        problems.retain(|problem| problem.kind != SchemaProblemKind::Rule);
+    }
+    let mut messages: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
+    if rules_are_blocked {
+        messages.push(
             "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; \
              correct the existing errors to complete validation"
                 .to_owned(),
         );
     }
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let problems = match problems.as_slice() {
+    let problems = match messages.as_slice() {
         [single] => single.clone(),
         several => format!("[{}]", several.join(", ")),
     };
     format!("failed to validate resource ({kind}.{group} {name:?} is invalid: {problems})")
 }
 
-/// Whether a problem keeps the rules of the schema in CEL from being evaluated.
-fn blocks_rules(problem: &str) -> bool {
-    let kinds = [": Unsupported value: ", ": Required value", " in body must be of type "];
-    kinds.iter().any(|kind| problem.contains(kind))
-}
-
-/// Whether a problem comes from a rule of the schema in CEL.
-fn is_rule(problem: &str) -> bool {
-    problem.ends_with("Invalid value: exactly one of expression or template must be set")
-}
-
-/// What `kyverno test` prints about a version that a kind does not have.
+/// The message of `kyverno test` about an unknown version of a kind.
 fn version_text(group: &str, version: &str, kind: &str) -> String {
     let versions: &[&str] = match group {
         "policies.kyverno.io" => &["v1alpha1", "v1beta1", "v1"],
@@ -595,7 +584,7 @@ fn version_text(group: &str, version: &str, kind: &str) -> String {
     format!("failed to parse document (failed to retrieve validator: {problem})")
 }
 
-/// What the API server has against names, labels and annotations, each with its place.
+/// The API server's errors about names, labels and annotations, with their locations.
 fn metadata_problems(node: Node<'_>, file: FileId, namespaced: bool) -> Vec<(Span, String)> {
     let mut found = Vec::new();
     let mut add = |what: String, text: &str, span, problems: Vec<String>| {
@@ -632,7 +621,7 @@ fn metadata_problems(node: Node<'_>, file: FileId, namespaced: bool) -> Vec<(Spa
         );
     }
     for entry in entries("annotations") {
-        // Upper case is let through in the whole key.
+        // Upper case is accepted in the whole key.
         key_problems(&entry.key.to_lowercase(), Wording::QualifiedName, &mut problems);
         let key = std::mem::take(&mut problems);
         add(

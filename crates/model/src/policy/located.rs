@@ -1,4 +1,4 @@
-//! Values that know where they stand.
+//! Values with their source locations.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -8,17 +8,14 @@ use kyvtest_go_compat::{
     yaml::{Node, NodeId, Tree},
 };
 
-/// A value with its place in a source.
+/// A value with its source location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Spanned<T> {
-    /// The value.
     pub value: T,
-    /// Where it stands.
     pub span: Span,
 }
 
 impl<T> Spanned<T> {
-    /// A value at a place.
     pub const fn new(value: T, span: Span) -> Self {
         Self { value, span }
     }
@@ -32,10 +29,10 @@ impl<T> Deref for Spanned<T> {
     }
 }
 
-/// A text with its place.
+/// A string with its location.
 pub type Text = Spanned<String>;
 
-/// A part of a document that is kept as it was read, with the places of everything in it.
+/// A part of a document that is kept as read, with all locations.
 #[derive(Clone)]
 pub struct Subtree {
     tree: Arc<Tree>,
@@ -62,7 +59,6 @@ impl Subtree {
         self.file
     }
 
-    /// Where it stands.
     pub fn span(&self) -> Span {
         place(self.file, self.node().span())
     }
@@ -91,7 +87,7 @@ impl Expression {
         Self { text, at }
     }
 
-    /// Another text in the same place.
+    /// Replaces the text, keeping the location.
     pub fn with_text(&self, text: &str) -> Self {
         Self::new(text.to_owned(), self.at.clone())
     }
@@ -101,18 +97,17 @@ impl Expression {
         &self.text
     }
 
-    /// Where the whole expression stands, quotes included.
     pub fn span(&self) -> Span {
         self.at.span()
     }
 
-    /// Where a part of the expression stands: bytes `start..end` of [`Expression::text`], found through quotes, folding
-    /// and indentation.
+    /// The location of a part of the expression: bytes `start..end` of [`Expression::text`], mapped through quotes,
+    /// folding and indentation.
     pub fn part(&self, start: usize, end: usize) -> Span {
         let segments = self.at.node().segments();
         let from = segments.source_offset(start);
         let to = if end > start {
-            // The end of a part is behind its last byte: the byte after it may stand on another line.
+            // The end of a part is after its last byte: the next byte may be on another line.
             segments.source_offset(end - 1) + 1
         } else {
             from
@@ -127,18 +122,16 @@ impl fmt::Debug for Expression {
     }
 }
 
-/// Which document something comes from.
+/// The document that something comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
-    /// The source.
     pub file: FileId,
-    /// The document's number in it, from 0, blank documents not counted.
+    /// The document's index in it, not counting blank documents.
     pub document: usize,
-    /// Where the document stands, or its part where a list was taken apart.
+    /// The location of the document, or of the item if a list was split.
     pub span: Span,
 }
 
-/// A place in a file.
 pub fn place(file: FileId, span: kyvtest_go_compat::yaml::Span) -> Span {
     Span::new(file, span.start, span.end)
 }

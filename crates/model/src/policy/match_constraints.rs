@@ -17,40 +17,36 @@ use kyvtest_go_compat::{
     yaml::{Node, Tree},
 };
 
-/// Whether a rule also means the other versions in which the same objects are served.
+/// Whether a rule also covers other versions that serve the same objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MatchPolicy {
-    /// Only what is listed.
+    /// Only the listed resources.
     Exact,
-    /// What is listed, and the same under another name.
+    /// The listed resources and their equivalents.
     Equivalent,
 }
 
-/// Which requests a policy is about.
+/// The requests that a policy matches.
 #[derive(Debug, Clone)]
 pub struct MatchConstraints {
-    /// Labels of the namespace.
     pub namespace_selector: Option<Spanned<LabelSelector>>,
     /// Labels of the object, new or old.
     pub object_selector: Option<Spanned<LabelSelector>>,
-    /// One of these must match; none means everything.
+    /// One of these must match; empty matches everything.
     pub resource_rules: Vec<NamedRule>,
     /// None of these may match.
     pub exclude_resource_rules: Vec<NamedRule>,
-    /// How rules are read; absent is the API's default, `Equivalent`.
+    /// `None` is the API's default, `Equivalent`.
     pub match_policy: Option<Spanned<MatchPolicy>>,
-    /// Where the block stands.
     pub span: Span,
 }
 
-/// A rule with names.
 #[derive(Debug, Clone)]
 pub struct NamedRule {
-    /// Names of which the request must have one; none means any.
+    /// Names, one of which the request must have; empty matches any.
     pub resource_names: Vec<String>,
     /// Operations and resources.
     pub rule: RuleWithOperations,
-    /// Where the rule stands.
     pub span: Span,
 }
 
@@ -84,17 +80,17 @@ impl NamedRule {
 }
 
 impl MatchConstraints {
-    /// Whether a rule lists what is done in a cell, names aside; without rules everything is listed.
+    /// Whether a rule lists a class of requests, ignoring names; without rules everything is listed.
     pub fn lists(&self, cell: &RequestClass<'_>) -> bool {
         self.resource_rules.is_empty() || self.resource_rules.iter().any(|named| named.rule.matches(cell))
     }
 
-    /// Reads the block; mistakes are the decoder's to keep.
+    /// Decodes the block; the decoder collects errors.
     pub fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         Self::decode_with(decoder, node, |_| {})
     }
 
-    /// Reads the block together with fields that only the caller knows.
+    /// Decodes the block together with fields that only the caller knows.
     pub(super) fn decode_with<'t>(
         decoder: &mut Decoder<'t>,
         node: Node<'t>,
@@ -114,8 +110,8 @@ impl MatchConstraints {
         Some(constraints)
     }
 
-    /// Whether it is about Pods of version 1 and nothing else, with no word on names or labels: only then rules for pod
-    /// controllers are made.
+    /// Whether it matches only Pods of version 1, without constraints on names or labels: only then are rules for pod
+    /// controllers generated.
     ///
     /// kyverno: `CanAutoGen` of pkg/cel/autogen/support.go (1.19).
     pub fn is_pods_only(&self) -> bool {
@@ -136,21 +132,21 @@ impl MatchConstraints {
             && resource.subresource.is_empty()
     }
 
-    /// Reads a block that stands alone, with everything that is wrong with it.
+    /// Decodes a standalone block, with all its errors.
     pub fn from_node(tree: &Arc<Tree>, node: Node<'_>, file: FileId) -> (Option<Self>, Vec<Diagnostic>) {
         let mut decoder = Decoder::new(tree, file, Style::Schema);
         let block = Self::decode(&mut decoder, tree.node(node.id()));
         (block, decoder.finish().diagnostics)
     }
 
-    /// Reads a block from a value. Places of diagnostics refer to the value's JSON text.
+    /// Decodes a block from a value. Spans of diagnostics refer to the value's JSON text.
     pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
         from_value(value, |decoder, node, _| Self::decode(decoder, node))
     }
 }
 
-/// Reads `matchPolicy`. The schemas have no list of its values, so that another one counts as none; what the API server makes of
-/// it in its own policies is a matter of their validation.
+/// Decodes `matchPolicy`. The schemas do not list its values, so an unknown one counts as absent; the API server's own
+/// validation of native policies is separate.
 fn match_policy<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Spanned<MatchPolicy>> {
     let text = decoder.string(node)?;
     let policy = match text.value.as_str() {

@@ -1,8 +1,8 @@
 //! `match` and `exclude` blocks of classic rules and of v2 PolicyExceptions.
 //!
 //! Upstream counterpart: `api/kyverno/v1/{match_resources,resource_description,user_info}_types.go`. Kind selectors are
-//! parsed and patterns composed here, once. `roles`, `clusterRoles` and `subjects` that are present but empty are kept
-//! apart from absent ones: to Kyverno the former make a filter non-empty.
+//! parsed and patterns composed here, once. `roles`, `clusterRoles` and `subjects` that are present but empty are
+//! distinguished from absent ones: to Kyverno the former make a filter non-empty.
 
 use std::sync::Arc;
 
@@ -26,27 +26,22 @@ pub struct MatchResources {
     pub any: Vec<ResourceFilter>,
     /// All of these must match.
     pub all: Vec<ResourceFilter>,
-    /// The older form: one filter in the block itself, read only where `any` and `all` are empty.
+    /// The older form: one filter in the block itself, used only if `any` and `all` are empty.
     pub inline: ResourceFilter,
-    /// Where the block stands.
     pub span: Span,
 }
 
 /// One filter: all of its parts must match.
 #[derive(Debug, Clone)]
 pub struct ResourceFilter {
-    /// What the request is about.
     pub resources: ResourceDescription,
-    /// Who sends it.
     pub user: UserFilter,
-    /// Where the filter stands.
     pub span: Span,
 }
 
-/// The part of a filter that is about the resource. Of each list one entry must match.
+/// The part of a filter about the resource. One entry of each list must match.
 #[derive(Debug, Clone, Default)]
 pub struct ResourceDescription {
-    /// Kind selectors.
     pub kinds: Vec<Spanned<KindSelector>>,
     /// A pattern of the name.
     pub name: Option<Text>,
@@ -54,22 +49,20 @@ pub struct ResourceDescription {
     pub names: Vec<Text>,
     /// Patterns of the namespace.
     pub namespaces: Vec<Text>,
-    /// Patterns of annotations, each of which one entry must match; an empty map is kept apart from none.
+    /// Patterns of annotations, each of which must match one entry; an empty map is distinguished from none.
     pub annotations: Option<Vec<(Text, Text)>>,
     /// Labels of the object.
     pub selector: Option<Spanned<LabelSelector>>,
-    /// Labels of the namespace.
     pub namespace_selector: Option<Spanned<LabelSelector>>,
     /// Operations, as written.
     pub operations: Vec<Text>,
 }
 
-/// The part of a filter that is about the user.
+/// The part of a filter about the user.
 #[derive(Debug, Clone, Default)]
 pub struct UserFilter {
     /// Roles, `namespace:name`.
     pub roles: Option<Vec<Text>>,
-    /// Cluster roles.
     pub cluster_roles: Option<Vec<Text>>,
     /// Users, groups, service accounts.
     pub subjects: Option<Vec<Subject>>,
@@ -84,15 +77,14 @@ pub struct Subject {
     pub name: String,
     /// The namespace of a service account, a pattern.
     pub namespace: String,
-    /// The API group of the subject's kind; never read.
+    /// The API group of the subject's kind; not used.
     pub api_group: String,
-    /// Where the subject stands.
     pub span: Span,
-    /// What the request's user must look like; `None` for a kind that no user has.
+    /// The pattern of the request's user; `None` for a kind that users do not have.
     pub pattern: Option<SubjectPattern>,
 }
 
-/// What a subject says about the user of a request.
+/// A pattern for the user of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubjectPattern {
     /// A pattern of the user's name.
@@ -102,7 +94,7 @@ pub enum SubjectPattern {
 }
 
 impl ResourceDescription {
-    /// Whether it says nothing.
+    /// Whether it has no constraints.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
             && self.name.is_none()
@@ -137,7 +129,7 @@ impl ResourceDescription {
     }
 }
 
-/// An operation's word. An unknown one is kept: it matches nothing.
+/// An operation. An unknown one is kept: it matches nothing.
 fn operation<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Text> {
     let text = decoder.string(node)?;
     if text.parse::<Operation>().is_err() {
@@ -148,12 +140,12 @@ fn operation<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Text> {
 }
 
 impl UserFilter {
-    /// Whether nothing is said about the user, not even with empty lists.
+    /// Whether it has no user fields, not even empty lists.
     pub fn is_absent(&self) -> bool {
         self.roles.is_none() && self.cluster_roles.is_none() && self.subjects.is_none()
     }
 
-    /// Whether nothing is asked of the user.
+    /// Whether it does not constrain the user.
     pub fn is_empty(&self) -> bool {
         let empty = |list: &Option<Vec<Text>>| list.as_ref().is_none_or(Vec::is_empty);
         empty(&self.roles) && empty(&self.cluster_roles) && self.subjects.as_ref().is_none_or(Vec::is_empty)
@@ -217,12 +209,12 @@ impl ResourceFilter {
 }
 
 impl MatchResources {
-    /// Whether the block says nothing.
+    /// Whether the block has no constraints.
     pub fn is_empty(&self) -> bool {
         self.any.is_empty() && self.all.is_empty() && self.inline.resources.is_empty() && self.inline.user.is_absent()
     }
 
-    /// The filters that count: those of `any`, else those of `all`, else the block's own.
+    /// The filters that apply: those of `any`, else those of `all`, else the block's own.
     pub fn filters(&self) -> &[ResourceFilter] {
         if !self.any.is_empty() {
             &self.any
@@ -241,7 +233,7 @@ impl MatchResources {
             .flat_map(|filter| &filter.resources.kinds)
     }
 
-    /// Reads a block of a v1 policy; mistakes are the decoder's to keep.
+    /// Decodes a block of a v1 policy; the decoder collects errors.
     pub fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         let inline = ResourceFilter::decode_fields(&mut fields);
@@ -250,7 +242,7 @@ impl MatchResources {
         Some(block)
     }
 
-    /// Reads a block of a v2beta1 policy or of a PolicyException, which has `any` and `all` only.
+    /// Decodes a block of a v2beta1 policy or of a PolicyException, which has only `any` and `all`.
     pub fn decode_any_all<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         let inline = ResourceFilter {
@@ -275,14 +267,14 @@ impl MatchResources {
         }
     }
 
-    /// Reads a block that stands alone, with everything that is wrong with it.
+    /// Decodes a standalone block, with all its errors.
     pub fn from_node(tree: &Arc<Tree>, node: Node<'_>, file: FileId) -> (Option<Self>, Vec<Diagnostic>) {
         let mut decoder = Decoder::new(tree, file, Style::Schema);
         let block = Self::decode(&mut decoder, tree.node(node.id()));
         (block, decoder.finish().diagnostics)
     }
 
-    /// Reads a block from a value. Places of diagnostics refer to the value's JSON text.
+    /// Decodes a block from a value. Spans of diagnostics refer to the value's JSON text.
     pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
         let text = value.to_json();
         let mut sources = Sources::new();

@@ -1,7 +1,7 @@
-//! Match blocks back to values, as Go writes them: what is empty is left out, `resources` is always there.
+//! Writes match blocks as values, as Go does: empty fields are omitted, `resources` is always present.
 //!
-//! Autogen and conversion make new blocks and show them; two blocks say the same if their values are equal, wherever they
-//! stand.
+//! Autogen and conversion build and show new blocks; two blocks are equivalent if their values are equal, regardless of
+//! their locations.
 
 use super::{
     located::Text,
@@ -140,7 +140,7 @@ fn texts(builder: &mut Builder, key: &str, items: &[Text]) {
     list(builder, key, items, |builder, text| builder.string(text));
 }
 
-/// A list, left out if it is empty.
+/// A list, omitted if empty.
 fn list<T>(builder: &mut Builder, key: &str, items: &[T], write: impl Fn(&mut Builder, &T)) {
     if items.is_empty() {
         return;

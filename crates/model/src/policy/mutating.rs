@@ -24,31 +24,29 @@ use kyvtest_go_compat::{
 /// A MutatingPolicy or NamespacedMutatingPolicy.
 pub type MutatingPolicy = ScopedPolicy<MutatingPolicySpec>;
 
-/// The spec of a MutatingPolicy.
 #[derive(Debug, Clone)]
 pub struct MutatingPolicySpec {
-    /// Which requests it is about; without it there are none.
+    /// Without it, no requests match.
     pub match_constraints: Option<MatchConstraints>,
     pub match_conditions: Vec<MatchCondition>,
     pub variables: Vec<Variable>,
     pub mutations: Vec<Mutation>,
     pub audit_annotations: Vec<AuditAnnotation>,
     pub failure_policy: Option<Spanned<FailurePolicy>>,
-    /// `IfNeeded` or another text, as written.
+    /// `IfNeeded` or another string, as written.
     pub reinvocation_policy: Option<Text>,
-    /// Which existing objects it changes.
+    /// The existing objects that it changes.
     pub target_match_constraints: Option<TargetMatchConstraints>,
     pub target_match_conditions: Vec<MatchCondition>,
     pub evaluation: MutatingEvaluation,
     pub autogen: MutatingAutogen,
-    /// The spec as written; of a generated one, as it would be written.
+    /// The spec as written; for a generated one, as it would be written.
     pub source: Subtree,
 }
 
-/// One mutation.
 #[derive(Debug, Clone)]
 pub struct Mutation {
-    /// `ApplyConfiguration`, `JSONPatch`, or another text that Kyverno ignores.
+    /// `ApplyConfiguration`, `JSONPatch`, or another string that Kyverno ignores.
     pub patch_type: Text,
     /// `applyConfiguration.expression`, empty if the expression is absent.
     pub apply_configuration: Option<Expression>,
@@ -56,7 +54,7 @@ pub struct Mutation {
     pub json_patch: Option<Expression>,
 }
 
-/// Which existing objects a policy changes.
+/// The existing objects that a policy changes.
 #[derive(Debug, Clone)]
 pub struct TargetMatchConstraints {
     pub constraints: MatchConstraints,
@@ -64,10 +62,10 @@ pub struct TargetMatchConstraints {
     pub expression: Option<Expression>,
 }
 
-/// When a policy is evaluated.
+/// The occasions on which a policy is evaluated.
 #[derive(Debug, Clone)]
 pub struct MutatingEvaluation {
-    /// Whether it looks at admission requests.
+    /// Whether it evaluates admission requests.
     pub admission: bool,
     /// Whether it changes existing objects.
     pub mutate_existing: bool,
@@ -75,17 +73,17 @@ pub struct MutatingEvaluation {
     pub use_server_side_apply: bool,
 }
 
-/// What is generated from a policy.
+/// The policies to generate.
 #[derive(Debug, Clone, Default)]
 pub struct MutatingAutogen {
-    /// For which pod controllers; `None` is all of them, an empty list none.
+    /// The pod controllers to generate rules for; `None` is all of them, an empty list none.
     pub pod_controllers: Option<Vec<Text>>,
-    /// Whether a MutatingAdmissionPolicy is to be generated; `None` if absent.
+    /// Whether to generate a MutatingAdmissionPolicy; `None` if absent.
     pub mutating_admission_policy: Option<Spanned<bool>>,
 }
 
 impl MutatingPolicySpec {
-    /// Whether policies for pod controllers are made from it.
+    /// Whether policies for pod controllers are generated from it.
     pub fn has_autogen(&self) -> bool {
         let wanted = self.autogen.pod_controllers.as_ref();
         self.match_constraints
@@ -94,7 +92,7 @@ impl MutatingPolicySpec {
             && wanted.is_none_or(|wanted| wanted.iter().any(|name| POD_CONTROLLERS.contains(&name.value.as_str())))
     }
 
-    /// Reads a spec that was made from another one in the same file.
+    /// Reads a spec that was generated from another one in the same file.
     pub fn read(tree: Tree, file: FileId) -> Option<Self> {
         let tree = Arc::new(tree);
         Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root())

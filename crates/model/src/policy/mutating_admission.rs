@@ -1,8 +1,8 @@
 //! MutatingAdmissionPolicy and its binding, as Kubernetes has them.
 //!
-//! Upstream counterpart: `k8s.io/api/admissionregistration/v1` (Kubernetes 1.36); v1beta1 and v1alpha1 have the same spec.
-//! Only the types of fields are checked here, as the schema does: what the API server refuses beyond that is the matter of
-//! static validation, and so is that it serves no version but v1.
+//! Upstream counterpart: `k8s.io/api/admissionregistration/v1` (Kubernetes 1.36); v1beta1 and v1alpha1 have the same
+//! spec. Only the types of fields are checked here, like the schema does; further checks of the API server, such as
+//! that it serves only v1, are part of static validation.
 
 use super::{
     decode::Decoder,
@@ -13,7 +13,6 @@ use super::{
 };
 use kyvtest_go_compat::yaml::Node;
 
-/// A MutatingAdmissionPolicy.
 #[derive(Debug, Clone)]
 pub struct MutatingAdmissionPolicy {
     /// The API version as written.
@@ -24,16 +23,15 @@ pub struct MutatingAdmissionPolicy {
     pub variables: Vec<Variable>,
     pub mutations: Vec<Mutation>,
     pub param_kind: Option<ParamKind>,
-    /// What an evaluation error means, as written.
+    /// The treatment of evaluation errors, as written.
     pub failure_policy: Option<Text>,
     /// `Never` or `IfNeeded`, as written.
     pub reinvocation_policy: Option<Text>,
-    /// The object as it was written.
+    /// The object as written.
     pub source: Subtree,
     pub origin: Origin,
 }
 
-/// A MutatingAdmissionPolicyBinding.
 #[derive(Debug, Clone)]
 pub struct MutatingAdmissionPolicyBinding {
     /// The API version as written.
@@ -42,9 +40,9 @@ pub struct MutatingAdmissionPolicyBinding {
     /// The policy; empty if absent.
     pub policy_name: Text,
     pub param_ref: Option<ParamRef>,
-    /// Which of the policy's requests.
+    /// Restricts the policy's constraints further.
     pub match_resources: Option<MatchConstraints>,
-    /// The object as it was written.
+    /// The object as written.
     pub source: Subtree,
     pub origin: Origin,
 }

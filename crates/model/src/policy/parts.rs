@@ -1,6 +1,6 @@
-//! The pieces that several policy kinds share: metadata, selectors, CEL lists, parameters, failure actions.
+//! Parts that several policy kinds share: metadata, selectors, CEL lists, parameters, failure actions.
 //!
-//! Counterpart: `k8s.io/api/admissionregistration/v1` and `metav1.LabelSelector`.
+//! Upstream counterpart: `k8s.io/api/admissionregistration/v1` and `metav1.LabelSelector`.
 
 use super::{
     decode::{Decoder, Fields},
@@ -12,16 +12,12 @@ use kyvtest_go_compat::{
     yaml::Node,
 };
 
-/// What an object says about itself.
 #[derive(Debug, Clone)]
 pub struct Metadata {
-    /// The name; empty where there is none.
+    /// Empty if absent.
     pub name: Text,
-    /// The namespace.
     pub namespace: Option<Text>,
-    /// The labels.
     pub labels: Vec<(Text, Text)>,
-    /// The annotations.
     pub annotations: Vec<(Text, Text)>,
 }
 
@@ -87,11 +83,9 @@ fn pairs<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Vec<(Text, Tex
 /// `metav1.LabelSelector` as written.
 #[derive(Debug, Clone)]
 pub struct LabelSelector {
-    /// Pairs that must be there.
+    /// Required pairs.
     pub match_labels: Vec<(Text, Text)>,
-    /// Requirements.
     pub match_expressions: Vec<LabelRequirement>,
-    /// Where it stands.
     pub span: Span,
 }
 
@@ -100,9 +94,8 @@ pub struct LabelSelector {
 pub struct LabelRequirement {
     /// The label's key.
     pub key: Text,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`, as written: whoever evaluates it says what else means.
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`, as written: the evaluator handles other values.
     pub operator: Text,
-    /// The values.
     pub values: Vec<Text>,
 }
 
@@ -131,12 +124,10 @@ impl LabelSelector {
     }
 }
 
-/// A named condition under which a policy looks at a request.
+/// A named condition under which a policy applies to a request.
 #[derive(Debug, Clone)]
 pub struct MatchCondition {
-    /// The name.
     pub name: Text,
-    /// The condition.
     pub expression: Expression,
 }
 
@@ -156,9 +147,7 @@ impl MatchCondition {
 /// A named value that later expressions may use.
 #[derive(Debug, Clone)]
 pub struct Variable {
-    /// The name.
     pub name: Text,
-    /// The value.
     pub expression: Expression,
 }
 
@@ -172,16 +161,14 @@ impl Variable {
     }
 }
 
-/// One validation: what must hold, and what is said where it does not.
+/// One validation: an expression that must hold, and its message.
 #[derive(Debug, Clone)]
 pub struct Validation {
-    /// What must hold.
     pub expression: Expression,
-    /// A fixed message.
     pub message: Option<Text>,
-    /// An expression that makes the message.
+    /// The expression that computes the message.
     pub message_expression: Option<Expression>,
-    /// The reason of the refusal, as written.
+    /// The reason in the API status, as written.
     pub reason: Option<Text>,
 }
 
@@ -207,7 +194,6 @@ impl Validation {
 pub struct AuditAnnotation {
     /// The annotation's key, without the policy's name before it.
     pub key: Text,
-    /// Its value.
     pub value_expression: Expression,
 }
 
@@ -227,11 +213,10 @@ impl AuditAnnotation {
 /// The kind of the parameter objects.
 #[derive(Debug, Clone)]
 pub struct ParamKind {
-    /// The API version; empty where it is not written.
+    /// Empty if absent.
     pub api_version: String,
-    /// The kind; empty where it is not written.
+    /// Empty if absent.
     pub kind: String,
-    /// Where it stands.
     pub span: Span,
 }
 
@@ -250,18 +235,15 @@ impl ParamKind {
     }
 }
 
-/// Which parameter objects are meant.
+/// Selects parameter objects.
 #[derive(Debug, Clone)]
 pub struct ParamRef {
-    /// By name.
     pub name: Option<Text>,
     /// The namespace of the parameters.
     pub namespace: Option<Text>,
-    /// By labels.
     pub selector: Option<LabelSelector>,
-    /// What a missing parameter means: `Allow` or `Deny`, as written.
+    /// The treatment of a missing parameter: `Allow` or `Deny`, as written.
     pub parameter_not_found_action: Option<Text>,
-    /// Where it stands.
     pub span: Span,
 }
 
@@ -281,31 +263,31 @@ impl ParamRef {
     }
 }
 
-/// What an evaluation error means.
+/// The treatment of evaluation errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailurePolicy {
-    /// The request goes through.
+    /// The request is admitted.
     Ignore,
-    /// The request is refused.
+    /// The request is denied.
     Fail,
 }
 
 pub(super) const FAILURE_POLICIES: [(&str, FailurePolicy); 2] =
     [("Ignore", FailurePolicy::Ignore), ("Fail", FailurePolicy::Fail)];
 
-/// What a violation means.
+/// The treatment of violations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ValidationAction {
-    /// The request is refused.
+    /// The request is denied.
     Deny,
     /// The client gets a warning.
     Warn,
-    /// It is written into the audit event.
+    /// The violation is recorded in the audit event.
     Audit,
 }
 
 impl ValidationAction {
-    /// The word in policies.
+    /// The value in policies.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Deny => "Deny",
@@ -314,7 +296,7 @@ impl ValidationAction {
         }
     }
 
-    /// Reads the word of a policy.
+    /// Parses the value in policies.
     pub fn from_text(text: &str) -> Option<Self> {
         let action = VALIDATION_ACTIONS.iter().find(|(word, _)| *word == text);
         action.map(|(_, action)| *action)
@@ -345,13 +327,13 @@ const OPERATORS: [&str; 14] = [
     "DurationLessThan",
 ];
 
-/// Conditions with variables as the newer schemas have them: checked, and kept as they are.
+/// Conditions with variables of the newer schemas: checked, and kept unchanged.
 pub(super) fn conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
     conditions_of(decoder, node, false, false)
 }
 
-/// The same, with the two more operators of older schemas, and with other fields beside `any` and `all` where the schema
-/// lets them stand.
+/// Like [`conditions`], with the two further operators of older schemas, and with other fields next to `any` and `all`
+/// if the schema permits them.
 pub(super) fn conditions_of<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, old: bool, others: bool) -> Option<Subtree> {
     let more: &[&str] = if old { &["In", "NotIn"] } else { &[] };
     let words: Vec<(&'static str, ())> = OPERATORS.iter().chain(more).map(|word| (*word, ())).collect();
@@ -372,7 +354,7 @@ pub(super) fn conditions_of<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, old: 
     decoder.subtree(node)
 }
 
-/// The same for a list whose items are found by their names.
+/// Reports duplicates in a list whose items are identified by name.
 pub(super) fn unique_names<'a>(decoder: &mut Decoder<'_>, list: &str, names: impl Iterator<Item = &'a Text>) {
     let names: Vec<&Text> = names.collect();
     for (i, name) in names.iter().enumerate() {
@@ -392,7 +374,7 @@ pub(super) fn switch<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Sp
     enabled
 }
 
-/// `enabled` of a switch, which the schema sets where it is absent.
+/// `enabled` of a switch, with the schema's default.
 pub(super) fn enabled(fields: &mut Fields<'_, '_>, name: &'static str, default: bool) -> bool {
     let value = fields.optional(name, switch);
     value.map_or(default, |value| value.value)
@@ -414,7 +396,7 @@ pub(super) fn timeout_seconds<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> 
     seconds
 }
 
-/// `x-kubernetes-list-type: set` and lists with a key: reports what occurs twice.
+/// `x-kubernetes-list-type: set` and lists with a key: reports duplicates.
 pub(super) fn unique<'a>(decoder: &mut Decoder<'_>, list: &str, texts: impl Iterator<Item = (&'a str, Span)>) {
     let mut seen: Vec<(&str, Span)> = Vec::new();
     for (text, span) in texts {

@@ -1,18 +1,17 @@
-//! The envelope of Kyverno's policy kinds that exist for the whole cluster and for one namespace.
+//! The common structure of Kyverno's policy kinds that exist cluster-wide and namespaced.
 
 use super::{decode::Decoder, id::PolicyId, located::Origin, parts::Metadata};
 use kyvtest_go_compat::yaml::Node;
 
-/// A policy of a kind that exists for the whole cluster and for one namespace.
+/// A policy of a kind that exists cluster-wide and namespaced.
 #[derive(Debug, Clone)]
 pub struct ScopedPolicy<S> {
-    /// Whether it is the kind for one namespace.
+    /// Whether it is the namespaced kind.
     pub namespaced: bool,
     /// The API version as written.
     pub api_version: String,
     pub metadata: Metadata,
     pub spec: S,
-    /// Where it comes from.
     pub origin: Origin,
 }
 
@@ -20,14 +19,14 @@ pub struct ScopedPolicy<S> {
 pub trait PolicySpec: Sized {
     /// The API group of the kind.
     const GROUP: &'static str = "policies.kyverno.io";
-    /// The kind for the cluster, and the kind for one namespace.
+    /// The cluster-wide kind, and the namespaced one.
     const KINDS: [&'static str; 2];
 
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self>;
 }
 
 impl<S: PolicySpec> ScopedPolicy<S> {
-    /// The kind as objects write it.
+    /// The kind in manifests.
     pub fn kind(&self) -> &'static str {
         S::KINDS[usize::from(self.namespaced)]
     }

@@ -1,4 +1,4 @@
-//! Label selectors in policies: as written, and as they are matched.
+//! Label selectors in policies: as written, and compiled for matching.
 
 use super::{
     decode::Decoder,
@@ -9,7 +9,7 @@ use crate::kube::{Expression, LabelSelector};
 use kyvtest_go_compat::yaml::Node;
 
 impl parts::LabelSelector {
-    /// The selector to match with. Keys, values and operators that Kubernetes refuses are its own to know.
+    /// The selector to match with, which knows about keys, values and operators that Kubernetes rejects.
     pub fn compile(self) -> LabelSelector {
         let values = |texts: Vec<Text>| texts.into_iter().map(|text| text.value).collect();
         LabelSelector::new(

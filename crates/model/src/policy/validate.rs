@@ -1,8 +1,8 @@
-//! What Kyverno refuses and warns about when a ClusterPolicy or Policy is created, beyond its schema.
+//! Kyverno's errors and warnings when a ClusterPolicy or Policy is created, beyond its schema.
 //!
 //! Upstream counterpart: `pkg/validation/policy`, `pkg/policy/validate` and the `Validate` methods of `api/kyverno/v1`
-//! (Kyverno 1.19), as its command line runs them: without a cluster. Texts are upstream's. Expressions are not compiled:
-//! upstream does not either, a bad one shows when the rule is applied.
+//! (Kyverno 1.19), as its command line runs them: without a cluster. Messages are upstream's. Like upstream,
+//! expressions are not compiled: a bad one shows when the rule is applied.
 //!
 //! Known deviation: the conditions of `webhookConfiguration`, for which upstream needs a cluster, are not compiled.
 
@@ -33,23 +33,23 @@ pub use generate::undecodable;
 use super::{ClassicPolicy, MatchResources, PolicyKind, Rule, autogen, kind_selector::split_kind};
 use kyvtest_go_compat::yaml::{Items, Kind, Node, Number};
 
-/// What Kyverno says of a policy.
+/// Kyverno's findings about a policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Why the policy is refused, if it is.
+    /// The reason why Kyverno rejects the policy.
     pub error: Option<String>,
-    /// What its author is warned about.
+    /// Warnings to the author.
     pub warnings: Vec<String>,
 }
 
-/// Checks a policy. `rules` are all rules in force, the generated ones included.
+/// Checks a policy. `rules` are all effective rules, including generated ones.
 pub fn validate(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>]) -> Checked {
     let mut warnings = Vec::new();
     let error = check(policy, rules, &mut warnings).err();
     Checked { error, warnings }
 }
 
-/// Mistakes that are collected and told together, each with the path of its field.
+/// Errors that are collected and reported together, each with the path of its field.
 #[derive(Default)]
 struct Errors(Vec<String>);
 
@@ -67,7 +67,7 @@ impl Errors {
         self.0.push(format!("{path}: Required value{colon}{detail}"));
     }
 
-    /// One mistake as it is, several as a list without repetitions.
+    /// A single error alone, several as a list without repetitions.
     fn finish(self) -> Result<(), String> {
         let mut seen = BTreeSet::new();
         let mut all: Vec<String> = self.0.into_iter().filter(|text| seen.insert(text.clone())).collect();
@@ -126,7 +126,7 @@ fn check(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>], warnings: &mut Vec<Str
     Ok(())
 }
 
-/// A rule that is in force, written or generated.
+/// Checks an effective rule, written or generated.
 fn in_force(
     policy: &ClassicPolicy,
     rules: &[Cow<'_, Rule>],
@@ -209,7 +209,7 @@ fn is_validation(rule: &Rule) -> bool {
     !(has(rule, "mutate") || has(rule, "generate") || has(rule, "verifyImages"))
 }
 
-/// Whether a rule has a section with something in it.
+/// Whether a rule has a non-empty section.
 pub(super) fn has(rule: &Rule, section: &str) -> bool {
     let Some(node) = rule.source.node().get(section) else {
         return false;
@@ -223,7 +223,7 @@ pub(super) fn has(rule: &Rule, section: &str) -> bool {
     }
 }
 
-/// Whether a field of `mutate` or `generate` has another value than Go gives to one that is absent.
+/// Whether a field of `mutate` or `generate` has a value other than Go's zero value.
 fn is_set(name: &str, value: Node<'_>) -> bool {
     match value.kind() {
         Kind::Null => false,
@@ -236,7 +236,7 @@ fn is_set(name: &str, value: Node<'_>) -> bool {
     }
 }
 
-/// `enforce` and `audit`, of which one warning is enough.
+/// Warns about `enforce` and `audit`, at most once.
 fn old_spellings(owner: Node<'_>, field: &str, warnings: &mut Vec<String>) {
     let is_old = |node: Option<Node<'_>>| matches!(node.and_then(Node::as_str), Some("enforce" | "audit"));
     let overrides = owner.get(&format!("{field}Overrides")).and_then(Node::as_seq);
@@ -246,7 +246,7 @@ fn old_spellings(owner: Node<'_>, field: &str, warnings: &mut Vec<String>) {
     }
 }
 
-/// What the methods of the API types check.
+/// The checks of the API types' methods.
 fn fields(policy: &ClassicPolicy, warnings: &mut Vec<String>) -> Result<(), String> {
     let spec = policy.spec.source.node();
     let there = |node: Node<'_>, key: &str| node.get(key).is_some_and(|value| !value.is_null());
@@ -353,7 +353,7 @@ fn fields(policy: &ClassicPolicy, warnings: &mut Vec<String>) -> Result<(), Stri
     errors.finish()
 }
 
-/// A rule does one thing.
+/// A rule has one type.
 fn rule_type(rule: &Rule, path: &str, v2beta1: bool, errors: &mut Errors) {
     let name = &rule.name.value;
     let json = || json::rule(rule.source.node(), v2beta1);
@@ -383,7 +383,7 @@ fn rule_type(rule: &Rule, path: &str, v2beta1: bool, errors: &mut Errors) {
     }
 }
 
-/// Whether the annotation names other controllers than the five of old.
+/// Whether the annotation names controllers other than the original five.
 fn leaves_controllers_out(policy: &ClassicPolicy) -> bool {
     let Some(text) = policy
         .metadata
@@ -398,7 +398,7 @@ fn leaves_controllers_out(policy: &ClassicPolicy) -> bool {
     listed != ["cronjob", "daemonset", "deployment", "job", "statefulset"]
 }
 
-/// A rule that reads `replicas` or a status in a part, and does not match the subresource that changes it.
+/// A rule that reads `replicas` or a status in a section, and does not match the subresource that changes it.
 fn subresources(rule: &Rule, json: &str, targets: bool, warnings: &mut Vec<String>) {
     let blocks = [Some(&rule.matches), rule.exclude.as_ref()];
     let kinds = blocks.into_iter().flatten().flat_map(MatchResources::kinds);

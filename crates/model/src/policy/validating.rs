@@ -1,6 +1,7 @@
 //! ValidatingPolicy and NamespacedValidatingPolicy of policies.kyverno.io.
 //!
-//! Counterpart: `api/policies.kyverno.io/v1alpha1` of github.com/kyverno/api; v1beta1 and v1 have the same spec.
+//! Upstream counterpart: `api/policies.kyverno.io/v1alpha1` of github.com/kyverno/api; v1beta1 and v1 have the same
+//! spec.
 
 use std::sync::Arc;
 
@@ -22,49 +23,40 @@ use kyvtest_go_compat::{
 /// A ValidatingPolicy or NamespacedValidatingPolicy.
 pub type ValidatingPolicy = ScopedPolicy<ValidatingPolicySpec>;
 
-/// What a ValidatingPolicy says.
 #[derive(Debug, Clone)]
 pub struct ValidatingPolicySpec {
-    /// Which requests it is about; without it there are none.
+    /// Without it, no requests match.
     pub match_constraints: Option<MatchConstraints>,
-    /// Under which conditions.
     pub match_conditions: Vec<MatchCondition>,
-    /// Named values.
     pub variables: Vec<Variable>,
-    /// What must hold.
     pub validations: Vec<Validation>,
     /// Annotations of the report.
     pub audit_annotations: Vec<AuditAnnotation>,
-    /// What a violation means; `None` is `[Deny]`.
+    /// `None` is `[Deny]`.
     pub validation_actions: Option<Vec<Spanned<ValidationAction>>>,
     /// What an evaluation error means.
     pub failure_policy: Option<Spanned<FailurePolicy>>,
-    /// The webhook's time.
     pub timeout_seconds: Option<Spanned<i64>>,
-    /// What it looks at, and when.
     pub evaluation: Evaluation,
-    /// What is made from it.
     pub autogen: Autogen,
-    /// The spec as it is written; of a generated one, as it would be written.
+    /// The spec as written; for a generated one, as it would be written.
     pub source: Subtree,
-    /// Where it stands.
     pub span: Span,
 }
 
-/// What kind of input a policy looks at, and when.
+/// The input of a policy, and the occasions on which it is evaluated.
 #[derive(Debug, Clone)]
 pub struct Evaluation {
-    /// The kind of input.
     pub mode: Mode,
-    /// Where that is written, if it is.
+    /// The location; `None` if it is the default.
     pub mode_span: Option<Span>,
-    /// Whether it looks at admission requests.
+    /// Whether it evaluates admission requests.
     pub admission: bool,
-    /// Whether it looks at existing objects.
+    /// Whether it evaluates existing objects.
     pub background: bool,
 }
 
-/// The kind of input that a policy looks at.
+/// The input of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Admission requests.
@@ -75,28 +67,28 @@ pub enum Mode {
     Http,
     /// Envoy's authorisation requests.
     Envoy,
-    /// Something else, which Kyverno treats as requests that no engine asks about.
+    /// Another value; Kyverno never evaluates such a policy.
     Other(String),
 }
 
-/// What is made from a policy.
+/// The policies to generate.
 #[derive(Debug, Clone, Default)]
 pub struct Autogen {
-    /// For which pod controllers; `None` is all of them, an empty list none.
+    /// The pod controllers to generate rules for; `None` is all of them, an empty list none.
     pub pod_controllers: Option<Vec<Text>>,
-    /// Whether a ValidatingAdmissionPolicy is to be generated; `None` where it does not say.
+    /// Whether to generate a ValidatingAdmissionPolicy; `None` if absent.
     pub validating_admission_policy: Option<Spanned<bool>>,
 }
 
 impl ValidatingPolicy {
-    /// Whether it asks for a native policy to be generated.
+    /// Whether it requests a generated native policy.
     pub fn is_marked(&self) -> bool {
         let generate = self.spec.autogen.validating_admission_policy;
         generate.is_some_and(|generate| generate.value)
     }
 }
 
-/// The pod controllers that rules are made for, as `autogen.podControllers` names them.
+/// The pod controllers with generated rules, as `autogen.podControllers` names them.
 pub const POD_CONTROLLERS: [&str; 6] = [
     "cronjobs",
     "daemonsets",
@@ -107,7 +99,7 @@ pub const POD_CONTROLLERS: [&str; 6] = [
 ];
 
 impl ValidatingPolicySpec {
-    /// Whether rules for pod controllers are made from it.
+    /// Whether rules for pod controllers are generated from it.
     pub fn has_autogen(&self) -> bool {
         let wanted = self.autogen.pod_controllers.as_ref();
         self.match_constraints
@@ -116,7 +108,7 @@ impl ValidatingPolicySpec {
             && wanted.is_none_or(|wanted| wanted.iter().any(|name| POD_CONTROLLERS.contains(&name.value.as_str())))
     }
 
-    /// Reads a spec that was made from another one in the same file.
+    /// Reads a spec that was generated from another one in the same file.
     pub fn read(tree: Tree, file: FileId) -> Option<Self> {
         let tree = Arc::new(tree);
         Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root())

@@ -12,7 +12,7 @@ use std::{
     path::Path,
 };
 
-/// The text of the table, or what is wrong with its inputs.
+/// Returns the table, or the problems of its inputs.
 pub(crate) fn generate(data: &Path, shared: &Path) -> Result<String, String> {
     let read = |path: &Path| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
     let types = read(&data.join("go-types.tsv"))?;

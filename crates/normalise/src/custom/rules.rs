@@ -10,7 +10,7 @@ use kyvtest_go_compat::value::{Builder, Document, Value};
 use super::{flag, texts};
 use crate::{Cause, Reason, node::Node};
 
-/// An expression of a rule with the values that it sees.
+/// An expression of a rule with its inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule<'r> {
     pub expression: &'r str,
@@ -153,7 +153,7 @@ impl Runner {
         });
     }
 
-    /// The text of a message expression; `None` if there is none, or its text cannot be used.
+    /// The result of a message expression; `None` if there is none, or its result cannot be used.
     fn message(&self, expression: &str, seen: &Rule<'_>) -> Option<String> {
         if expression.is_empty() {
             return None;
@@ -165,7 +165,7 @@ impl Runner {
     }
 }
 
-/// The detail of an error with the value that it is about; maps and lists are left out.
+/// The detail of an error with the offending value; maps and lists are left out.
 fn with_value(reason: Reason, value: Value<'_>, detail: String) -> String {
     let value = match value {
         Value::Map(_) | Value::List(_) => None,

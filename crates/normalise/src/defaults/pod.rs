@@ -87,7 +87,7 @@ fn pod_level_resources(spec: &mut Node<'_>) {
     }
 }
 
-/// What all containers ask for together; init containers count as far as they exceed the others.
+/// The total requests of all containers; init containers count as far as they exceed the others.
 fn aggregate(spec: &Node<'_>, which: &str) -> Vec<(String, Quantity)> {
     let mut sum: Vec<(String, Quantity)> = Vec::new();
     let mut add = |name: &str, amount: Quantity, largest: bool| match sum.iter_mut().find(|(known, _)| known == name) {

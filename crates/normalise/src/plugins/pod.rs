@@ -208,7 +208,7 @@ pub(super) fn runtime_class(decoded: &mut Decoded<'_>, cluster: &Cluster) -> Res
     Ok(())
 }
 
-/// Refuses an overhead that no runtime class gives.
+/// Rejects an overhead that no runtime class defines.
 pub(super) fn check_overhead(node: &Node<'_>) -> Result<(), Refused> {
     let Some(spec) = node.get("spec") else { return Ok(()) };
     if spec.has("overhead") && !spec.has("runtimeClassName") {

@@ -178,7 +178,7 @@ fn token_source() -> Node<'static> {
     map([("sources", Node::List(sources)), ("defaultMode", Node::Int(420))])
 }
 
-/// Refuses secrets that the account does not list.
+/// Rejects secrets that the account does not list.
 fn limit_secrets(spec: &Node<'_>, account: Value<'_>, account_name: &str) -> Result<(), String> {
     let listed = |field: &str, name: &str| {
         items(account, field).any(|secret| secret.get("name").and_then(Value::as_str) == Some(name))

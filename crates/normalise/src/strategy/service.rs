@@ -31,7 +31,7 @@ fn needs_health_check(spec: &Node<'_>) -> bool {
     spec.str("type") == "LoadBalancer" && spec.str("externalTrafficPolicy") == "Local"
 }
 
-/// Fills in what the server allocates. `old` is the stored service of an UPDATE, whose values are kept.
+/// Fills in the values that the server allocates. `old` is the stored service of an UPDATE, whose values are kept.
 pub(super) fn allocate(node: &mut Node<'_>, old: Option<&Node<'_>>, cluster: &Cluster) -> Result<(), Refused> {
     let name = node.at(&["metadata", "name"]).map_or("", Node::as_str).to_owned();
     let old = old.and_then(|old| old.get("spec"));
@@ -212,8 +212,8 @@ fn addresses(spec: &mut Node<'_>, cluster: &Cluster) -> Result<(), Vec<Cause>> {
     Ok(())
 }
 
-/// A dry run allocates no port of the range: it shows the number after the last one, beginning above the range (upstream
-/// `portallocator/operation.go` `AllocateNext`).
+/// A dry run allocates no port of the range: it shows the number after the last one, beginning above the range
+/// (upstream `portallocator/operation.go` `AllocateNext`).
 const NO_PORT: i64 = 32_768;
 
 fn node_ports(spec: &mut Node<'_>) -> Result<(), Vec<Cause>> {

@@ -1,4 +1,4 @@
-//! What an UPDATE keeps of the stored object.
+//! The values of the stored object that an UPDATE keeps.
 //!
 //! Upstream counterpart: `rest.BeforeUpdate`, `PrepareForUpdate` below `pkg/registry`, the preconditions of
 //! `k8s.io/apiserver/pkg/registry/generic/registry/store.go`.
@@ -122,7 +122,7 @@ pub(super) fn custom(
     Ok(())
 }
 
-/// Keeps what the server gave the object when it was created.
+/// Keeps the values that the server set when the object was created.
 fn keep_metadata(node: &mut Node<'_>, old: &Node<'_>) {
     let metadata = node.child("metadata");
     for field in ["uid", "creationTimestamp", "generation"] {
@@ -183,7 +183,7 @@ fn preconditions(
     Ok(())
 }
 
-/// Drops what belongs to the old type of a service if the client merely sent it back.
+/// Drops fields of the old type of a service if the client merely sent them back.
 fn type_dependent_fields(node: &mut Node<'_>, old: &Node<'_>) {
     let Some(old) = old.get("spec") else { return };
     let spec = node.child("spec");

@@ -78,7 +78,7 @@ fn webhook(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     unique_names(checker, node.list("matchConditions"), &path.field("matchConditions"));
 }
 
-/// Checks where a webhook is.
+/// Checks the address of a webhook.
 pub(super) fn client_config(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     match (node.get("url"), node.get("service")) {
         (Some(own), None) => webhook_url(checker, own.as_str(), &path.field("url")),
@@ -113,7 +113,7 @@ fn webhook_url(checker: &mut Checker<'_>, text: &str, path: &Path<'_>) {
 }
 
 fn webhook_service(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
-    // Upstream passes name and namespace the other way round.
+    // Upstream swaps name and namespace.
     for (field, reported) in [("namespace", "name"), ("name", "namespace")] {
         if node.str(field).is_empty() {
             checker.required(&path.field(reported), "");

@@ -88,7 +88,7 @@ fn generated_selector(checker: &mut Checker<'_>, node: &Node<'_>, spec: &Node<'_
     }
 }
 
-/// Checks what the specs of jobs and of cron jobs have in common.
+/// Checks the common part of the specs of jobs and cron jobs.
 fn job_spec(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     for field in [
         "parallelism",
@@ -422,7 +422,7 @@ fn job_template(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     }
 }
 
-/// What is wrong with a standard cron schedule of five fields.
+/// Validates a standard cron schedule of five fields.
 fn schedule_problem(schedule: &str) -> Option<String> {
     const MONTHS: &[&str] = &[
         "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",

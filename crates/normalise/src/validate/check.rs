@@ -33,7 +33,7 @@ enum Rule {
     Subdomain,
     /// `dns1035`: an RFC 1035 label, if set.
     Dns1035,
-    /// `qname`: a qualified name; the empty text is none.
+    /// `qname`: a qualified name, not empty.
     Qualified,
     /// `labels`: keys and values of labels.
     Labels,
@@ -107,7 +107,7 @@ pub(crate) fn parse_check(text: &'static str) -> Check {
 }
 
 impl Check {
-    /// The bounds that it puts on a number that is set, both ends included.
+    /// The inclusive bounds of a number that is set.
     pub(crate) fn bounds(self) -> Option<(i64, i64)> {
         match self.rule {
             Rule::NonNegative => Some((0, i64::MAX)),
@@ -122,7 +122,7 @@ impl Check {
         }
     }
 
-    /// The values that it accepts of a text that is set.
+    /// The permitted values of a string that is set.
     pub(crate) fn choices(self) -> Option<impl Iterator<Item = &'static str>> {
         let is_enumeration = matches!(self.rule, Rule::Enum | Rule::EnumAlways | Rule::RequiredEnum);
         (is_enumeration && !self.argument.is_empty()).then(|| self.argument.split(','))
@@ -194,7 +194,7 @@ impl Check {
         match value {
             Node::Int(number) => self.number(checker, *number, path),
             Node::Text(text) => {
-                // A pointer to an empty text is a value; an empty text that is not behind a pointer is none.
+                // A pointer to an empty string is a value; an empty string that is not behind a pointer is not.
                 let skipped = !field.pointer || self.rule == Rule::EnumIfFilled;
                 if text.is_empty() && skipped && !self.takes_empty(field) {
                     return;

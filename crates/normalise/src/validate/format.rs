@@ -142,7 +142,7 @@ pub(super) fn is_percent(text: &str) -> bool {
         .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// An address as Go's old parser takes it: with leading zeros.
+/// An address as Go's old parser accepts it: with leading zeros.
 pub(super) fn is_ip(text: &str) -> bool {
     parse_ip(text).is_some()
 }

@@ -51,7 +51,7 @@ const PLAIN: [&str; 12] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// Kinds whose metadata is only validated if nothing else is wrong.
+/// Kinds whose metadata is only validated if there are no other errors.
 pub(super) fn is_validated_last(kind: &str) -> bool {
     matches!(kind, "PodDisruptionBudget" | "Event")
 }

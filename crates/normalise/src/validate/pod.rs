@@ -137,7 +137,7 @@ fn template(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     }
 }
 
-/// Checks what several fields of a pod decide together; single fields are in the table.
+/// Checks combinations of fields of a pod; single fields are in the table.
 fn pod_spec(checker: &mut Checker<'_>, spec: &Node<'_>, metadata: Option<&Node<'_>>, path: &Path<'_>) {
     volume::volumes(checker, spec, metadata, path);
     pod_resources::resource_claims(checker, spec, &path.field("resourceClaims"));
@@ -334,7 +334,7 @@ fn init_containers(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) 
 }
 
 fn ephemeral_containers(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
-    /// What an ephemeral container may not have.
+    /// Fields that an ephemeral container may not have.
     const FORBIDDEN: &[&str] = &[
         "ports",
         "livenessProbe",

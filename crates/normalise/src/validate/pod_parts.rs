@@ -5,7 +5,7 @@
 use super::{Checker, Path, format, pod_resources, volume};
 use crate::{Reason, node::Node};
 
-/// Checks what all sorts of containers have in common.
+/// Checks the common part of all sorts of containers.
 pub(super) fn container(checker: &mut Checker<'_>, node: &Node<'_>, spec: &Node<'_>, path: &Path<'_>) {
     match node.str("name") {
         "" => checker.required(&path.field("name"), ""),

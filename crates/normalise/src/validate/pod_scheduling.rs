@@ -1,4 +1,4 @@
-//! Where pods may run: affinity, tolerations, spread constraints, gates; and their DNS.
+//! The placement of pods: affinity, tolerations, spread constraints, gates; and their DNS.
 //!
 //! Upstream counterpart: the helpers of `ValidatePodSpec` in `pkg/apis/core/validation/validation.go`.
 

@@ -3,8 +3,8 @@
 //! Upstream counterpart: `ValidateCustomResourceDefinitionOpenAPISchema` in
 //! `pkg/apis/apiextensions/validation/validation.go`, `pkg/apiserver/schema/validation.go`.
 //!
-//! Known deviation: the border between value validations and structure (`allOf`, `anyOf`, …) and the cost of rules are not
-//! checked.
+//! Known deviation: the separation of value validations from structure (`allOf`, `anyOf`, …) and the cost of rules are
+//! not checked.
 
 use super::{Checker, Path};
 use crate::node::Node;

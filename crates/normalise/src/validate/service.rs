@@ -178,7 +178,7 @@ fn service_ports(checker: &mut Checker<'_>, ports: &[Node<'_>], kind: &str, path
     }
 }
 
-/// A port's own fields are in the table; this is for its target.
+/// Checks the target of a port; the port's own fields are in the table.
 fn port(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     if !node.has("targetPort") {
         checker.invalid(&path.field("targetPort"), "0", "must be between 1 and 65535, inclusive");

@@ -291,7 +291,7 @@ fn glusterfs(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     }
 }
 
-/// A provisioner or driver: a qualified name, letter case aside.
+/// A provisioner or driver: a qualified name, ignoring case.
 fn provisioner(checker: &mut Checker<'_>, name: &str, path: &Path<'_>) {
     if name.is_empty() {
         checker.required(path, "");

@@ -1,4 +1,4 @@
-//! What an UPDATE may not change.
+//! Changes that an UPDATE may not make.
 //!
 //! Upstream counterpart: the `Validate…Update` functions below `pkg/apis/*/validation`.
 
@@ -50,7 +50,7 @@ const IMMUTABLE: &[(&str, &[&str], bool)] = &[
     ("VolumeAttributesClass", &["parameters"], true),
 ];
 
-/// Both objects, and what they look like once written.
+/// Both objects, and their written forms.
 struct Pair<'n, 'a> {
     served: Served,
     new: &'n Node<'a>,
@@ -132,7 +132,7 @@ fn metadata(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
     }
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         let path = ["metadata", field];
-        // Leaving the mark of a deletion out does not remove it.
+        // Omitting the deletion timestamp does not remove it.
         if value(&pair.new_document, &path).is_some() && pair.differs(&path) {
             // Upstream checks metadata for all kinds, and again for each.
             checker.invalid(&root.field(field), "", "field is immutable");

@@ -39,7 +39,7 @@ fn selector_and_template(checker: &mut Checker<'_>, node: &Node<'_>, kind: &str,
     let empty = Node::EMPTY;
     let labels = own.at(&["metadata", "labels"]).unwrap_or(&empty);
     let matches = match selector {
-        // A missing selector matches nothing; one that is there but empty is not compared.
+        // A missing selector matches nothing; an empty one is not compared.
         None => Some(false),
         Some(selector)
             if kind != "daemonset"
@@ -123,7 +123,7 @@ fn at_most_100_percent(checker: &mut Checker<'_>, value: Option<&Node<'_>>, path
     }
 }
 
-/// The number, or that of the percentage; zero if it is neither.
+/// The number, or that of the percentage; zero for anything else.
 fn amount(value: Option<&Node<'_>>) -> i64 {
     match value {
         Some(Node::Int(number)) => *number,

@@ -1,4 +1,4 @@
-//! Gate `normalise`: CREATE, from the body to what validating admission sees.
+//! Gate `normalise`: CREATE, from the body to the object of validating admission.
 
 use std::path::Path;
 
@@ -67,7 +67,7 @@ fn run(row: &Row, cluster: &Cluster) -> Result<Normalised, Refused> {
     }
 }
 
-/// Compares a row; the second value says whether the causes agree, where there are any.
+/// Compares a row; the second value says whether the causes agree, if there are any.
 pub(crate) fn check(row: &Row, cluster: &Cluster) -> (Result<(), String>, Option<Result<(), String>>) {
     let mut ignore: Vec<String> = row.volatile.iter().chain(&row.assigned).cloned().collect();
     ignore.extend(support::CLOCK.iter().map(|&pointer| pointer.to_owned()));

@@ -20,7 +20,7 @@ pub(crate) struct Cause {
     pub(crate) reason: String,
 }
 
-/// A recorded refusal.
+/// A recorded rejection.
 #[derive(Deserialize, Debug)]
 pub(crate) struct Rejected {
     pub(crate) code: u16,
@@ -75,7 +75,7 @@ pub(crate) fn report(name: &str, total: usize, disagreements: &[String], least: 
     );
 }
 
-/// An object without what a server makes up.
+/// An object without the values that a server makes up.
 pub(crate) fn comparable(document: &Document, ignore: &[String]) -> Value {
     let mut value = document.root().to_serde();
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -94,7 +94,7 @@ pub(crate) fn comparable(document: &Document, ignore: &[String]) -> Value {
     value
 }
 
-/// Writes whole numbers without a fraction, as Go does.
+/// Writes integers without a fraction, as Go does.
 fn whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -111,7 +111,7 @@ fn whole_numbers(value: &mut Value) {
     }
 }
 
-/// Replaces what may differ by a constant.
+/// Replaces values that may differ by a constant.
 pub(crate) fn blank(value: &mut Value, ignore: &[String]) {
     for pointer in ignore {
         if let Some(found) = value.pointer_mut(pointer) {
@@ -159,7 +159,7 @@ fn walk(out: &mut Vec<String>, path: &str, found: Option<&Value>, expected: Opti
     }
 }
 
-/// The errors of a refusal in comparable form.
+/// The errors of a rejection in comparable form.
 pub(crate) fn causes(refused: &Refused) -> Vec<Cause> {
     let mut causes: Vec<Cause> = refused
         .errors

@@ -1,4 +1,4 @@
-//! Gate `normalise-update`: UPDATE, from the body and the stored object to what validating admission sees.
+//! Gate `normalise-update`: UPDATE, from the body and the stored object to the object of validating admission.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
-//! Gates over the vectors of other areas: from the object as sent to what policies see.
+//! Gates over the vectors of other areas: from the object as sent to the object that policies see.
 //!
-//! `normalise-admission`, `normalise-live`: the object of validating policies. `normalise-mutating`: the object of mutating
-//! policies, before the strategy of the kind.
+//! `normalise-admission`, `normalise-live`: the object of validating policies. `normalise-mutating`: the object of
+//! mutating policies, before the strategy of the kind.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ fn open_definitions() -> Vec<Document> {
     .collect()
 }
 
-/// Which requests a gate looks at: bodies as sent, of whole objects.
+/// The requests that a gate compares: bodies as sent, of whole objects.
 fn is_compared(row: &Row) -> bool {
     row.seen.is_some()
         && row.request.as_ref().is_some_and(|sent| {

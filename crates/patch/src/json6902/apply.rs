@@ -31,7 +31,7 @@ struct Patcher {
     root: Container,
 }
 
-/// Where a path leads: the container and the last key.
+/// The target of a path: the container and the last key.
 type Target = Option<(Container, String)>;
 
 fn unescape(part: &str) -> String {
@@ -92,7 +92,7 @@ impl Patcher {
         Ok(Some((container, unescape(key))))
     }
 
-    /// The value of an operation as a new node; `None` if there is none. V5 makes a node of a null.
+    /// The value of an operation as a new node; `None` if absent. V5 creates a node for a null.
     fn value(&mut self, fields: &Fields) -> Option<NodeId> {
         let raw = match &fields.value {
             OperationValue::Missing => return None,
@@ -127,7 +127,7 @@ impl Patcher {
         added.map_err(|failure| failure.within(&format!("error in add for path: '{path}'")))
     }
 
-    /// Creates what is missing on the way to a path.
+    /// Creates missing parents of a path.
     fn ensure(&mut self, path: &str) -> Result<(), Error> {
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         let mut container = self.root;
@@ -179,7 +179,7 @@ impl Patcher {
 
     /// Appends nulls up to an index.
     fn pad(&mut self, list: Container, from: i64, to: i64) -> Result<(), Error> {
-        /// More elements than any patch means: upstream would run out of memory.
+        /// The maximum number of elements: upstream would run out of memory.
         const LIMIT: i64 = 1_000_000;
         if to - from > LIMIT {
             return Err(Error::Panic(format!("a list of {to} elements")));
@@ -312,7 +312,7 @@ impl Patcher {
         };
         let is_null = match expected.and_then(|expected| self.store.raw(expected)) {
             None => true,
-            // V4 takes a null that was not decoded for a value.
+            // V4 treats an undecoded null as a value.
             Some(raw) => !self.store.is_v4() && raw.is_null(),
         };
         let is_equal = match actual {

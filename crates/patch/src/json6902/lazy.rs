@@ -1,4 +1,4 @@
-//! A document of which only the parts that a patch touches are taken apart.
+//! A document of which only the parts that a patch touches are parsed.
 //!
 //! Upstream counterpart: `lazyNode`, `partialDoc` and `partialArray` of both versions. Nodes live in an arena, because
 //! upstream's are reachable from several places. A null inside a container has no node; upstream keeps a nil pointer.
@@ -13,7 +13,7 @@ use super::{Error, Options, Version, raw::Raw};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NodeId(usize);
 
-/// An object or array that was taken apart.
+/// A parsed object or array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Container {
     Doc(usize),
@@ -45,7 +45,7 @@ struct List {
     items: Vec<Option<NodeId>>,
 }
 
-/// Why an access to a container fails, without the operation.
+/// The reason why an access to a container fails, without the operation.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// A key is missing.
@@ -55,7 +55,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Puts the operation before the text.
+    /// Prefixes the message with the operation.
     pub(super) fn within(self, operation: &str) -> Error {
         match self {
             Self::Missing(text) | Self::Other(text) => Error::Apply(format!("{operation}: {text}")),
@@ -174,8 +174,8 @@ impl Store {
         Ok(part)
     }
 
-    /// Takes a text apart as an object, else as an array; `None` if it is neither. What was an object is then written
-    /// with HTML escapes.
+    /// Parses a text as an object, else as an array; `None` if it is neither. A former object is then written with HTML
+    /// escapes.
     pub(super) fn try_open(&mut self, id: NodeId) -> Option<Container> {
         if let Some(part) = self.nodes[id.0].part {
             return Some(part);

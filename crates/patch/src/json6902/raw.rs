@@ -1,4 +1,4 @@
-//! Pieces of valid JSON text, taken apart one level at a time.
+//! Pieces of valid JSON text, parsed one level at a time.
 
 use std::{borrow::Cow, fmt::Write as _, rc::Rc};
 
@@ -43,7 +43,7 @@ impl Raw {
         (!part.is_null()).then_some(part)
     }
 
-    /// The members of an object; a null value is `None`. Of equal keys the last value counts, at the place of the first.
+    /// The members of an object; a null value is `None`. The last of equal keys counts, at the position of the first.
     pub(super) fn members(&self) -> Vec<(String, Option<Self>)> {
         let mut members: Vec<(String, Option<Self>)> = Vec::new();
         let mut scanner = self.scanner();

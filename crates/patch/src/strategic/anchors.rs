@@ -30,17 +30,17 @@ fn is_anchor(kind: AnchorKind) -> bool {
 }
 
 /// An anchor of a map: its text without surrounding blanks, and its key.
-struct Found {
+struct AnchorEntry {
     text: String,
     key: String,
 }
 
-fn anchors(arena: &Arena<'_>, pattern: Id, is_wanted: impl Fn(AnchorKind) -> bool) -> Vec<Found> {
+fn anchors(arena: &Arena<'_>, pattern: Id, is_wanted: impl Fn(AnchorKind) -> bool) -> Vec<AnchorEntry> {
     let entries = arena.entries(pattern).iter();
     entries
         .filter_map(|(name, _)| Anchor::parse(name))
         .filter(|anchor| is_wanted(anchor.kind))
-        .map(|anchor| Found {
+        .map(|anchor| AnchorEntry {
             text: anchor.with_key(anchor.key),
             key: anchor.key.to_owned(),
         })
@@ -93,7 +93,7 @@ fn resolve_additions(arena: &mut Arena<'_>, pattern: Id, resource: Option<Id>) -
     found.len()
 }
 
-/// Checks the conditions of one kind. [`Stop::Condition`] means that one does not hold, whatever its kind.
+/// Checks the conditions of one kind. [`Stop::Condition`] means that one does not hold, regardless of its kind.
 fn check_conditions(arena: &mut Arena<'_>, pattern: Id, resource: Option<Id>, kind: AnchorKind) -> Result<(), Stop> {
     for anchor in anchors(arena, pattern, |other| other == kind) {
         let actual = field(arena, resource, &anchor.key).ok_or(Stop::Condition)?;

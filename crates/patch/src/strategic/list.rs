@@ -15,7 +15,7 @@ use super::{
 /// The key texts of one element; a missing one is empty.
 type Tuple<'a> = Vec<Cow<'a, str>>;
 
-/// What an element must have to be replaced. There may be fewer values than keys.
+/// The keys and values of elements to replace. There may be fewer values than keys.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Selector<'s, 'a> {
     pub(super) keys: &'s [&'s str],

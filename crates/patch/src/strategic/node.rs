@@ -1,8 +1,8 @@
 //! The YAML nodes that a strategic merge works on.
 //!
-//! Upstream counterpart: `yaml.Node` and kyaml's `RNode` v0.21.1. The merge is full of nodes that are reachable from two
-//! places and changed through one of them, so nodes live in an arena and are named by index, as upstream's are by pointer.
-//! Only what a merge of JSON texts can show is kept of a node's style: whether a scalar is quoted.
+//! Upstream counterpart: `yaml.Node` and kyaml's `RNode` v0.21.1. The merge has many nodes that are reachable from two
+//! places and changed through one of them, so nodes live in an arena and are identified by index, as upstream's are by
+//! pointer. Of a node's style only the quoting of scalars is kept: nothing else can affect a merge of JSON texts.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use super::Stop;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id(u32);
 
-/// What a scalar is, apart from its text and its quotes.
+/// The type of a scalar, apart from its text and its quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tag {
     Null,
@@ -142,7 +142,7 @@ impl<'a> Arena<'a> {
         })
     }
 
-    /// A string; upstream leaves out the quotes where the text is a string without them.
+    /// A string; like upstream, omits the quotes if the unquoted text is a string.
     pub(super) fn new_string(&mut self, text: Cow<'a, str>) -> Id {
         self.push(Node {
             quoted: true,
@@ -380,8 +380,8 @@ fn plain(builder: &mut Builder, text: &str) {
     }
 }
 
-/// A string as the YAML reader reads it between double quotes: it rejects control characters that JSON leaves as they
-/// are, and takes U+0085 for a line break.
+/// A string as the YAML reader reads it between double quotes: it rejects control characters that JSON permits
+/// unescaped, and reads U+0085 as a line break.
 fn read_text(text: &str) -> Result<Cow<'_, str>, Stop> {
     if text.is_ascii() && !text.contains('\u{7f}') {
         return Ok(Cow::Borrowed(text));
@@ -396,7 +396,7 @@ fn read_text(text: &str) -> Result<Cow<'_, str>, Stop> {
     Ok(Cow::Borrowed(text))
 }
 
-/// The longest key, in characters of its JSON text, that the YAML reader takes for one.
+/// The longest key, in characters of its JSON text, that the YAML reader accepts.
 const LONGEST_KEY: usize = 1_024;
 
 /// A key as the YAML reader reads it: on one line, and not too long.

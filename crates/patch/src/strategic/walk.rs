@@ -20,7 +20,7 @@ pub(super) fn merge(arena: &mut Arena<'_>, target: Id, patch: Id) -> Result<Walk
     Ok(walk(arena, None, Some(target), Some(patch))?.map(|(id, _)| id))
 }
 
-/// What a `$patch` entry demands.
+/// The demand of a `$patch` entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Directive {
     Merge,
@@ -32,7 +32,7 @@ fn present(arena: &Arena<'_>, id: Option<Id>) -> Option<Id> {
     id.filter(|&id| !arena.is_null(id))
 }
 
-/// Walks two counterparts. The flag of the result tells a null that stays from one that removes its field.
+/// Walks two counterparts. The flag of the result distinguishes a null that stays from one that removes its field.
 pub(super) fn walk(
     arena: &mut Arena<'_>,
     schema: Option<Schema>,
@@ -96,7 +96,7 @@ fn walk_map(
         let theirs = origin.and_then(|origin| arena.field(origin, &key));
         let walked = walk(arena, schema, arena.field(target, &key), theirs)?;
         match walked {
-            // An empty key is an error of the setter, whatever the value.
+            // An empty key is an error of the setter, regardless of the value.
             _ if key.is_empty() => arena.set_field(target, &key, target)?,
             Some((value, keep)) if keep || !arena.is_null(value) => arena.set_field(target, &key, value)?,
             _ => arena.clear(target, &key),

@@ -1,4 +1,4 @@
-//! Apply configurations: JSON values, and what expressions can put in their place.
+//! Apply configurations: JSON values, and the values of expressions that can replace them.
 
 use std::borrow::Cow;
 
@@ -110,7 +110,7 @@ impl<'a> From<&'a Config<'a>> for Input<'a> {
     }
 }
 
-/// The kinds of values that schemas tell apart.
+/// The kinds of values that schemas distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Null,

@@ -1,4 +1,4 @@
-//! What identifies an element of a list: its key fields, or its value in a set.
+//! The identity of a list element: its key fields, or its value in a set.
 //!
 //! Upstream counterpart: `fieldpath.PathElement`, and `listItemToPathElement` of `typed/helpers.go`.
 

@@ -193,7 +193,6 @@ impl Schema {
         self.kinds.keys().any(|(version, _)| version == api_version)
     }
 
-    /// The type of a kind.
     pub fn kind(&self, api_version: &str, kind: &str) -> Result<Type<'_>, Error> {
         let key = (api_version.to_owned(), kind.to_owned());
         let Some(&index) = self.kinds.get(&key) else {

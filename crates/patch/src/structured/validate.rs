@@ -8,14 +8,14 @@ use super::{
     schema::{Atom, ListType, MapType, Scalar, Type},
 };
 
-/// What to do about elements with equal keys.
+/// The treatment of elements with equal keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Duplicates {
     Allow,
     Reject,
 }
 
-/// A path and what is wrong there.
+/// A path and the problem there.
 struct Problem {
     path: String,
     message: String,

@@ -140,7 +140,7 @@ impl Parser<'_> {
 }
 
 impl Literal {
-    /// The value that the merge sees. Lists and maps inside of list and map literals stay values of CEL.
+    /// The value that the merge sees. Lists and maps inside list and map literals stay values of CEL.
     pub(crate) fn config(&self) -> Config<'_> {
         self.nested_config(false)
     }

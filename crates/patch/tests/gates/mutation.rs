@@ -17,11 +17,11 @@ pub(crate) struct Case {
     pub(crate) literal: Literal,
     pub(crate) object: Document,
     pub(crate) atomics: Atomics,
-    /// The error's text, or the object after the mutation.
+    /// The error message, or the object after the mutation.
     pub(crate) expected: Result<Document, String>,
     /// Whether the server decoded and defaulted the recorded object, so that it may have more fields.
     pub(crate) is_decoded: bool,
-    /// Whether the parts of the error's text come in any order.
+    /// Whether the parts of the error message come in any order.
     pub(crate) is_unordered: bool,
 }
 

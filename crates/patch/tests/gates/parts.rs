@@ -49,7 +49,7 @@ fn document(row: &Row, value: &Value) -> Document {
     go_json::read(&text).expect("valid JSON")
 }
 
-/// The document as Go marshals it, which does not tell 5 from 5.0.
+/// The document as Go marshals it, which does not distinguish 5 from 5.0.
 fn sorted(document: &Document) -> String {
     let mut out = String::new();
     go_json::write_value(&mut out, document.root()).expect("finite numbers");

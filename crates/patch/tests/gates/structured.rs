@@ -1,4 +1,4 @@
-//! Gate `patch-structured`: merges of apply configurations, with results and error texts.
+//! Gate `patch-structured`: merges of apply configurations, with results and error messages.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What every gate uses: finds the reference data, counts, and prints each disagreement.
+//! Shared by all gates: finds the reference data, counts, and prints each disagreement.
 
 #![expect(clippy::print_stdout, reason = "a gate prints its counts and its disagreements")]
 

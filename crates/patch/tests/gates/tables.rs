@@ -24,7 +24,7 @@ fn compare(path: &str, committed: &str, generated: &str) {
     );
 }
 
-/// The last three parts of a type's name, which tell all types apart.
+/// The last three parts of a type's name, which identify the type.
 fn short(name: &str) -> &str {
     let at = name.rmatch_indices('.').nth(2).map_or(0, |(at, _)| at + 1);
     &name[at..]

@@ -1,7 +1,8 @@
 //! Wildcards in the keys of `metadata.labels` and `metadata.annotations` of a pattern.
 //!
-//! Upstream counterpart: `pkg/engine/wildcards/wildcards.go` `ExpandInMetadata`. Where several keys of the resource fit,
-//! upstream takes any of them and this takes the first in order.
+//! Upstream counterpart: `pkg/engine/wildcards/wildcards.go` `ExpandInMetadata`.
+//!
+//! Known deviation: if several keys of the resource match, upstream takes a random one; this takes the first in order.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,8 +11,8 @@ use kyvtest_go_compat::{text::wildcard, value::Data};
 
 type Entries = BTreeMap<Arc<str>, Data>;
 
-/// Puts the resource's keys in place of wildcards. The pattern stays so: other elements of the same list are compared
-/// with what the first one made of it.
+/// Replaces wildcards by the resource's keys. The pattern stays changed: other elements of the same list are compared
+/// with the result for the first one.
 pub(super) fn expand(pattern: &mut Entries, resource: &Entries) {
     let Some(actual) = resource.get("metadata").filter(|metadata| !metadata.is_null()) else {
         return;
@@ -30,7 +31,7 @@ pub(super) fn expand(pattern: &mut Entries, resource: &Entries) {
     }
 }
 
-/// The key that names a tag, as it is or in an anchor.
+/// The key of an entry, plain or in an anchor.
 fn find(entries: &Entries, tag: &str) -> Option<Arc<str>> {
     let names = |key: &&Arc<str>| key.as_ref() == tag || Anchor::parse(key).is_some_and(|anchor| anchor.key == tag);
     entries.keys().find(names).cloned()

@@ -1,25 +1,24 @@
-//! Why a pattern does not fit, and what anchors make of it.
+//! Mismatches of a pattern, and their effect on anchors.
 //!
 //! Upstream counterpart: `pkg/engine/anchor/error.go`, `PatternError` in `pkg/engine/validate/validate.go`.
 
 use super::Kind;
 
-/// Why a pattern does not fit.
+/// A pattern mismatch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mismatch {
-    /// The text.
     pub message: String,
-    /// Where in the resource.
+    /// The path in the resource.
     pub path: String,
     class: Class,
 }
 
-/// Where a mismatch comes from.
+/// The origin of a mismatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// An anchor itself, or what is below it.
+    /// An anchor itself, or a value below it.
     Anchor(Kind),
-    /// Several mismatches put together.
+    /// Several mismatches combined.
     Aggregate,
     /// A value.
     Plain,
@@ -30,7 +29,7 @@ const GLOBAL: &str = "global anchor mismatch";
 const NEGATION: &str = "negation anchor matched in resource";
 
 impl Mismatch {
-    /// A value that does not fit.
+    /// A value that does not match.
     pub(super) fn plain(path: &str, message: String) -> Self {
         Self {
             message,
@@ -57,7 +56,7 @@ impl Mismatch {
         }
     }
 
-    /// A key that must not be there.
+    /// A key that must be absent.
     pub(super) fn negation(path: String) -> Self {
         Self {
             message: format!("{NEGATION}: {path} is not allowed"),
@@ -66,7 +65,7 @@ impl Mismatch {
         }
     }
 
-    /// Conditions that do not hold, put together.
+    /// Combines conditions that do not hold.
     pub(super) fn aggregate(path: &str, parts: &[Self]) -> Self {
         let texts: Vec<&str> = parts.iter().map(|part| part.message.as_str()).collect();
         Self {
@@ -76,7 +75,8 @@ impl Mismatch {
         }
     }
 
-    /// Whether the rule does not concern the resource. What no anchor says itself is known by its text, as upstream.
+    /// Whether the rule does not apply to the resource. Like upstream, recognises mismatches other than an anchor's own
+    /// by their message.
     pub(super) fn is_skip(&self) -> bool {
         match self.class {
             Class::Anchor(kind) => matches!(kind, Kind::Condition | Kind::Global),
@@ -84,7 +84,7 @@ impl Mismatch {
         }
     }
 
-    /// Whether a key is there that must not be.
+    /// Whether a key is present that must be absent.
     pub(super) fn is_negation(&self) -> bool {
         match self.class {
             Class::Anchor(kind) => kind == Kind::Negation,
@@ -92,7 +92,7 @@ impl Mismatch {
         }
     }
 
-    /// Whether it was not put together from others.
+    /// Whether it is not a combination of others.
     pub(super) fn is_direct(&self) -> bool {
         self.class != Class::Aggregate
     }

@@ -1,8 +1,8 @@
-//! Envoy's check requests and the decisions about them: `envoy.Allowed`, `envoy.Denied` and what is added to them.
+//! Envoy's check requests and the responses to them: `envoy.Allowed`, `envoy.Denied` and their methods.
 //!
 //! Upstream counterpart: kyverno-authz `pkg/cel/libs/authz/envoy`, with the messages of go-control-plane 1.37.
 //!
-//! Known deviation: of the enumerations that the messages use the constants are declared, and those of no other.
+//! Known deviation: only the enumerations that the messages use have constants.
 
 use super::{
     constants,
@@ -139,13 +139,13 @@ schemas! { SCHEMAS:
     } oneof "envoy.service.auth.v3.CheckResponse.http_response" ["denied_response", "ok_response", "error_response"];
 }
 
-/// gRPC's code of a refused request.
+/// The gRPC code of a denied request.
 const PERMISSION_DENIED: i64 = 7;
 
-/// Reads a request from protobuf's JSON.
+/// Parses a request from protobuf's JSON.
 ///
 /// # Errors
-/// The cause, after upstream's words if they do not depend on the position.
+/// The cause; with upstream's message if that does not depend on the position.
 pub fn read(value: Value<'_>) -> Result<Message, String> {
     proto_json::read(&REQUEST, value)
 }
@@ -288,7 +288,7 @@ fn query_parameter<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     }
 }
 
-/// Changes the structure that a method is called on.
+/// Changes a copy of the structure that a method is called on.
 fn changed<'a>(context: &Context<'a>, receiver: Val<'a>, change: impl FnOnce(Message) -> Message) -> Val<'a> {
     match receiver.downcast::<Message>() {
         Some(message) => {
@@ -300,7 +300,7 @@ fn changed<'a>(context: &Context<'a>, receiver: Val<'a>, change: impl FnOnce(Mes
     }
 }
 
-/// Adds a structure, or one of a key and a value, to a list of the receiver.
+/// Adds a structure, or a key with a value, to a list of the receiver.
 fn added<'a>(context: &Context<'a>, args: &[Val<'a>], list: &'static str, make: fn(&str, &str) -> Message) -> Val<'a> {
     let item = match args {
         [_, item] => match item.downcast::<Message>() {

@@ -1,7 +1,7 @@
-//! Structures from JSON, as Go's `encoding/json` reads them: names in any case, null leaves a field alone, unknown fields
-//! do not matter, and the first value of the wrong type is the error.
+//! Structures from JSON, as Go's `encoding/json` decodes them: names in any case, null leaves a field unset, unknown
+//! fields are ignored, and the first value of the wrong type is the error.
 //!
-//! Known deviation: a number such as `1e3` is an integer here, while Go refuses it for one.
+//! Known deviation: a number such as `1e3` is an integer here; Go rejects it.
 
 use super::{
     mcp::REQUEST_ID,
@@ -12,17 +12,17 @@ use kyvtest_go_compat::{
     value::{Data, Value},
 };
 
-/// Reads a structure.
+/// Decodes a structure.
 ///
 /// # Errors
-/// Go's text for a value of the wrong type.
+/// Go's message for a value of the wrong type.
 pub(super) fn read(schema: &'static Schema, value: Value<'_>) -> Result<Message, String> {
     let mut reader = Reader { error: None };
     let message = reader.structure(schema, value, "");
     reader.error.map_or(Ok(message), Err)
 }
 
-/// Goes on after an error, as Go does; the first one is reported.
+/// Continues after an error, as Go does; the first one is reported.
 struct Reader {
     error: Option<String>,
 }
@@ -90,7 +90,7 @@ impl Reader {
                 });
                 bytes.collect::<Result<Vec<u8>, _>>().map(Item::Bytes)
             }
-            // The id of a request is a text or a number, and not visible.
+            // The id of a request is a string or a number, and not visible to expressions.
             (Kind::Message(schema), Value::String(_) | Value::Double(_)) if schema.name == REQUEST_ID.name => {
                 return Some(Item::Message(Message::new(schema)));
             }
@@ -172,7 +172,7 @@ fn integer(value: Value<'_>) -> Option<i64> {
     }
 }
 
-/// What Go calls the value; a number that does not fit is quoted.
+/// Go's name for the type of the value; a number that does not fit is quoted.
 fn kind(value: Value<'_>) -> String {
     match value {
         Value::String(_) => "string".to_owned(),

@@ -1,8 +1,9 @@
-//! HTTP requests and the decisions about them: `http.Allowed`, `http.Denied`, `Header`, `QueryParam`, `Response`.
+//! HTTP requests and the responses to them: `http.Allowed`, `http.Denied`, `Header`, `QueryParam`, `Response`.
 //!
 //! Upstream counterpart: kyverno-authz `pkg/cel/libs/authz/http`.
 //!
-//! Known deviation: of a request that is `dyn` to the checker, fields can be selected; upstream finds them by Go's names.
+//! Known deviation: fields of a request that is `dyn` to the checker can be selected; upstream finds them by Go's
+//! names.
 
 use super::{
     mcp,
@@ -77,7 +78,7 @@ pub(super) fn declare(library: &mut Library) {
 /// Reads a request as Go's `encoding/json` reads it into upstream's structure.
 ///
 /// # Errors
-/// Go's text.
+/// Go's message.
 pub fn read(text: &str) -> Result<Message, String> {
     let document = go_json::read(text)?;
     super::go_structure::read(&REQUEST, document.root())
@@ -140,7 +141,7 @@ fn values<'a>(context: &Context<'a>, args: &[Val<'a>], field: &str, key: fn(&str
     }
 }
 
-/// The name of a header in Go's canonical spelling: `X-Key`. A name with characters that no header has stays as it is.
+/// The canonical spelling of a header name in Go: `X-Key`. A name with characters invalid in headers is unchanged.
 ///
 /// Upstream: `net/textproto` `CanonicalMIMEHeaderKey`.
 fn canonical_header(name: &str) -> String {

@@ -1,11 +1,10 @@
-//! `jwt.Decode(token, secret)`: a signed token, verified and taken apart.
+//! `jwt.Decode(token, secret)`: verifies and decodes a signed token.
 //!
-//! Upstream counterpart: kyverno-authz `pkg/cel/libs/{jwt,jwk}` on jwx 3.1. With a text as key only HMAC signatures are
-//! accepted. A key set comes from the network alone (`jwks.Fetch`), so no token can be verified with one here.
+//! Upstream counterpart: kyverno-authz `pkg/cel/libs/{jwt,jwk}` on jwx 3.1. With a string as key only HMAC signatures
+//! are accepted. A key set comes from the network alone (`jwks.Fetch`), so no token can be verified with one here. A
+//! token that is expired or not yet valid is decoded as well; its `Valid` is false.
 //!
-//! A token that is expired or not valid yet is decoded, too; `Valid` is false then.
-//!
-//! Known deviation: upstream's texts for broken headers and claims are shortened.
+//! Known deviation: upstream's messages for broken headers and claims are shortened.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Sha256, Sha384, Sha512};
@@ -79,7 +78,7 @@ fn decode<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
             "failed to assign value to dst: source value is invalid (<nil>): invalid value (probably an untyped nil)",
         );
     }
-    // Only what jwx keeps as a list of texts has no protobuf form here.
+    // Only claims that jwx keeps as a list of strings have no protobuf form here.
     if claims.audience {
         return Val::Error("proto: invalid type: []string");
     }
@@ -97,7 +96,7 @@ fn decode<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     context.opaque(decoded)
 }
 
-/// The payload of a token whose signature is that of the key.
+/// The payload of a token whose signature matches the key.
 fn verified(token: &str, key: &[u8]) -> Result<Vec<u8>, String> {
     let parts: Vec<&str> = token.split('.').collect();
     let (&[header, payload, signature], false) = (&parts[..], token.starts_with('{')) else {
@@ -132,7 +131,7 @@ fn verified(token: &str, key: &[u8]) -> Result<Vec<u8>, String> {
         )));
     }
     let signed = format!("{header}.{payload}");
-    // Without an algorithm all of them are tried.
+    // Without an algorithm, all are tried.
     let algorithm = header_document.root().get("alg").filter(|name| !name.is_null());
     let algorithms: Vec<&Algorithm> = ALGORITHMS
         .iter()
@@ -157,7 +156,7 @@ fn verified(token: &str, key: &[u8]) -> Result<Vec<u8>, String> {
     Err(format!("{NOT_VERIFIED}{failed}jws.Verify: {tried}"))
 }
 
-/// An algorithm that a text may be the key of, and its check of a signature.
+/// An algorithm whose key may be a string, and its signature check.
 type Algorithm = (&'static str, fn(&[u8], &str, &[u8]) -> bool);
 
 const ALGORITHMS: [Algorithm; 3] = [
@@ -169,7 +168,7 @@ const ALGORITHMS: [Algorithm; 3] = [
 const NOT_VERIFIED: &str = "jws.Verify: could not verify message using any of the signatures or keys: ";
 
 fn is_signed<M: Mac + KeyInit>(key: &[u8], signed: &str, signature: &[u8]) -> bool {
-    // HMAC takes keys of any length.
+    // HMAC accepts keys of any length.
     <M as KeyInit>::new_from_slice(key)
         .is_ok_and(|mac| mac.chain_update(signed.as_bytes()).verify_slice(signature).is_ok())
 }
@@ -180,12 +179,11 @@ fn bytes(text: &str) -> Result<Vec<u8>, usize> {
     base64::decode(standard.as_bytes(), standard.ends_with('='))
 }
 
-/// What a token claims.
+/// The claims of a token.
 struct Claims {
     document: Document,
-    /// Whether there is an audience.
     audience: bool,
-    /// Whether a claim of another name is null, which jwx cannot return.
+    /// Whether another claim is null, which jwx cannot return.
     has_null: bool,
     /// `exp` in seconds.
     expires: Option<i64>,

@@ -101,11 +101,11 @@ schemas! { SCHEMAS:
 }
 
 schemas! { ENVELOPES:
-    // What a JSON-RPC request has besides its parameters and its id.
+    // The fields of a JSON-RPC request other than its parameters and its id.
     ENVELOPE = "mcp.JSONRPCRequest" { "jsonrpc": Kind::Text, "method": Kind::Text };
 }
 
-/// The methods that have a constant of their own.
+/// The methods that have a constant.
 const METHODS: [(&str, &str); 11] = [
     ("mcp.InitializeMethod", "initialize"),
     ("mcp.PingMethod", "ping"),
@@ -173,7 +173,7 @@ fn parse<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     }
 }
 
-/// Reads a JSON-RPC request with the parameters of its method.
+/// Parses a JSON-RPC request with the parameters of its method.
 fn read(text: &str) -> Result<Message, String> {
     let document = go_json::read(text)?;
     let root = document.root();
@@ -214,8 +214,8 @@ fn argument<'a>(request: &'a Message, name: &str) -> Option<Value<'a>> {
     })?
 }
 
-/// The argument that a getter asks for, and its default.
-fn asked<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Result<(Option<Value<'a>>, Val<'a>), Val<'a>> {
+/// The requested argument of a getter, and its default.
+fn getter_arguments<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Result<(Option<Value<'a>>, Val<'a>), Val<'a>> {
     let [request, name, default] = args else {
         return Err(NO_SUCH_OVERLOAD);
     };
@@ -224,10 +224,10 @@ fn asked<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Result<(Option<Value<'a
     Ok((argument(request, name), *default))
 }
 
-/// An argument of the default's type; text that says a number or truth value counts as one.
+/// An argument of the default's type; a string that contains a number or boolean is converted.
 fn one<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    let (argument, default) = match asked(context, args) {
-        Ok(asked) => asked,
+    let (argument, default) = match getter_arguments(context, args) {
+        Ok(arguments) => arguments,
         Err(error) => return error,
     };
     let Some(argument) = argument else { return default };
@@ -287,7 +287,7 @@ fn booleans<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 
 /// The items of a list that can be converted; the default if the argument is not a list.
 fn several<'a>(context: &Context<'a>, args: &[Val<'a>], convert: fn(Value<'a>) -> Option<Val<'a>>) -> Val<'a> {
-    match asked(context, args) {
+    match getter_arguments(context, args) {
         Ok((Some(Value::List(list)), _)) => {
             let items: Vec<Val<'a>> = list.iter().filter_map(convert).collect();
             context.list(&items)

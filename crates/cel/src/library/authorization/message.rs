@@ -1,7 +1,7 @@
-//! Structures with declared fields: what a payload is, and what a policy answers.
+//! Structures with declared fields: payloads, and the responses of policies.
 //!
-//! Upstream counterpart: cel-go `common/types/object.go` for protobuf messages and `ext/native.go` for Go structures. A field
-//! that is not set reads as the zero value of its type, and `has` tells the two apart.
+//! Upstream counterpart: cel-go `common/types/object.go` for protobuf messages and `ext/native.go` for Go structures.
+//! An unset field reads as the zero value of its type; `has` distinguishes the two.
 //!
 //! Known deviation: the items of a list of structures are maps with all fields, so that `has` is true for each of them.
 
@@ -20,7 +20,7 @@ use kyvtest_go_compat::{
     value::{Data, Document},
 };
 
-/// A structure: its name in expressions, its fields, and which of them exclude each other.
+/// A structure: its name in expressions, its fields, and its mutually exclusive fields.
 #[derive(Debug)]
 pub struct Schema {
     pub name: &'static str,
@@ -44,16 +44,16 @@ pub enum Kind {
     Timestamp,
     /// A boolean that may be null.
     OptionalBool,
-    /// A number with names.
+    /// A named number.
     Enumeration(&'static [(&'static str, i64)]),
     /// A structure, set even if it is empty.
     Message(&'static Schema),
-    /// A Go structure that is no pointer: not set if it is empty.
+    /// A Go structure that is not a pointer: unset if it is empty.
     Inline(&'static Schema),
     Messages(&'static Schema),
     Texts,
     TextMap,
-    /// Lists of texts by name.
+    /// Lists of strings by name.
     TextLists,
     /// A JSON object.
     Json,
@@ -93,7 +93,7 @@ impl Kind {
         })
     }
 
-    /// The value of a field that is not set.
+    /// The value of an unset field.
     fn zero<'a>(self) -> Val<'a> {
         match self {
             Self::Bool => Val::Bool(false),
@@ -141,7 +141,7 @@ impl Item {
         }
     }
 
-    /// Whether protobuf and Go take the value for one that is not set.
+    /// Whether protobuf and Go treat the value as unset.
     pub fn is_zero(&self) -> bool {
         match self {
             Self::Bool(value) => !value,
@@ -175,7 +175,7 @@ pub struct Message {
     pub schema: &'static Schema,
     /// The fields that are set.
     pub fields: Vec<(&'static str, Item)>,
-    /// Whether the expression made it by naming its type.
+    /// Whether an expression constructed it by naming its type.
     pub is_literal: bool,
 }
 
@@ -188,7 +188,7 @@ impl Message {
         }
     }
 
-    /// The value of a field; `None` if it is not set.
+    /// The value of a field; `None` if unset.
     pub fn get(&self, name: &str) -> Option<&Item> {
         self.fields
             .iter()
@@ -196,7 +196,7 @@ impl Message {
             .map(|(_, item)| item)
     }
 
-    /// The structure in a field; `None` if it is not set.
+    /// The structure in a field; `None` if unset.
     pub fn message(&self, name: &str) -> Option<&Message> {
         match self.get(name) {
             Some(Item::Message(message)) => Some(message),
@@ -204,7 +204,7 @@ impl Message {
         }
     }
 
-    /// The text of a field, empty if it is not set.
+    /// The string in a field; empty if unset.
     pub fn text(&self, name: &str) -> &str {
         match self.get(name) {
             Some(Item::Text(text)) => text,
@@ -212,13 +212,11 @@ impl Message {
         }
     }
 
-    /// Sets a field.
     pub fn set(&mut self, name: &'static str, item: Item) {
         self.fields.retain(|(field, _)| *field != name);
         self.fields.push((name, item));
     }
 
-    /// Sets a field.
     #[must_use]
     pub fn with(mut self, name: &'static str, item: Item) -> Self {
         self.set(name, item);
@@ -315,13 +313,12 @@ impl Opaque for Message {
         self.fields.is_empty()
     }
 
-    /// Go structures whose fields have other names in expressions are found by Go's names there.
+    /// Expressions find some fields of Go structures by Go's names, which differ.
     fn has_no_optional_fields(&self) -> bool {
         self.schema.name.starts_with("http.")
     }
 }
 
-/// Declares structures with their schema.
 macro_rules! schemas {
     ($table:ident: $($id:ident = $name:literal { $($field:literal: $kind:expr),* $(,)? } $(oneof $group:literal [$($member:literal),*])*;)*) => {
         $(
@@ -340,7 +337,6 @@ macro_rules! schemas {
 }
 pub(super) use schemas;
 
-/// Declares structures in a library.
 pub(super) fn declare(library: &mut Library, table: &'static [(&'static Schema, Make)]) {
     for (schema, make) in table {
         let fields = schema.fields.iter();
@@ -351,7 +347,7 @@ pub(super) fn declare(library: &mut Library, table: &'static [(&'static Schema, 
     }
 }
 
-/// A value as a structure of a schema, or the error of its conversion.
+/// Converts a value to a structure of a schema, or returns the conversion error.
 pub(super) fn expect<'a>(
     context: &Context<'a>,
     value: Val<'a>,
@@ -363,7 +359,7 @@ pub(super) fn expect<'a>(
     }
 }
 
-/// Makes the value of `NAME{FIELD: VALUE, …}`.
+/// Constructs the value of `NAME{FIELD: VALUE, …}`.
 pub(super) fn make<'a>(context: &Context<'a>, schema: &'static Schema, fields: &[(&'a str, Val<'a>)]) -> Val<'a> {
     let mut message = Message::new(schema);
     for (name, value) in fields {
@@ -381,7 +377,7 @@ pub(super) fn make<'a>(context: &Context<'a>, schema: &'static Schema, fields: &
     context.opaque(message)
 }
 
-/// The value of a field; `None` for one that is not set.
+/// The value of a field; `None` if unset.
 fn item<'a>(context: &Context<'a>, kind: Kind, value: Val<'a>) -> Result<Option<Item>, Val<'a>> {
     if let Val::Null = value {
         return Ok(None);

@@ -1,8 +1,10 @@
-//! Messages from protobuf's JSON: names in either spelling, numbers also as text, and nothing unknown.
+//! Messages from protobuf's JSON: names in either spelling, numbers also as strings, no unknown fields.
 //!
-//! Upstream counterpart: `google.golang.org/protobuf/encoding/protojson`. The texts are upstream's without the position.
+//! Upstream counterpart: `google.golang.org/protobuf/encoding/protojson`. The messages are upstream's without the
+//! position.
 //!
-//! Known deviations: of equal keys the last counts, while upstream refuses them; of a `google.protobuf.Any` the type is not looked up, and its JSON is kept as it is.
+//! Known deviations: the last of equal keys counts, upstream rejects them; the type of a `google.protobuf.Any` is not
+//! looked up, and its JSON is kept unchanged.
 
 use super::message::{Item, Kind, Message, Schema};
 use crate::time::Timestamp;
@@ -11,10 +13,10 @@ use kyvtest_go_compat::{
     value::{Data, Value},
 };
 
-/// Reads a message.
+/// Decodes a message.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first problem.
 pub(super) fn read(schema: &'static Schema, value: Value<'_>) -> Result<Message, String> {
     let Value::Map(entries) = value else {
         return Err(format!("proto: syntax error: unexpected token {}", value.to_json()));
@@ -64,11 +66,11 @@ pub(super) fn read(schema: &'static Schema, value: Value<'_>) -> Result<Message,
     Ok(message)
 }
 
-/// What is wrong with a field's value.
+/// A problem with a field's value.
 enum Wrong {
-    /// It is not of this type.
+    /// The value is not of this type.
     Value(&'static str),
-    /// Something in it is wrong.
+    /// A nested value is invalid.
     Inner(String),
 }
 
@@ -136,7 +138,7 @@ fn document(data: Data) -> Item {
     Item::Document(data.to_document())
 }
 
-/// A whole number, also as text or with an exponent.
+/// An integer, also as a string or with an exponent.
 fn integer(value: Value<'_>) -> Option<i64> {
     match value {
         Value::Int(value) => Some(value),

@@ -1,7 +1,7 @@
-//! The authorizer: checks are built up call by call; `check` asks the host.
+//! The authorizer: checks are built up call by call; `check` consults the host.
 //!
-//! Upstream counterpart: `k8s.io/apiserver/pkg/cel/library/authz.go`, `Authz` and `AuthzSelectors`. The values can never
-//! be compared with `==`, as upstream.
+//! Upstream counterpart: `k8s.io/apiserver/pkg/cel/library/authz.go`, `Authz` and `AuthzSelectors`. As upstream, the
+//! values can never be compared with `==`.
 
 use super::{cost, format};
 use crate::{

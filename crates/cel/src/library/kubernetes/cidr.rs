@@ -1,4 +1,4 @@
-//! Networks: `cidr`, `isCIDR` and what a network contains.
+//! Networks: `cidr`, `isCIDR` and the methods of a network.
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/cel/cidr.go`, `library/cidr.go`.
 
@@ -119,7 +119,7 @@ fn from_string<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     };
     match parse(text) {
         Ok(prefix) => context.opaque(CidrValue(prefix)),
-        // The text says it twice, as upstream does.
+        // The message repeats itself, as upstream.
         Err(error) => context.error(format_args!(
             "network address parse error during conversion from string: {error}"
         )),
@@ -127,7 +127,7 @@ fn from_string<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 }
 
 fn contains_ip_text<'a>(_: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    // Upstream forgets why the text is no address.
+    // Upstream drops the reason why the string is not an address.
     let addr = args.get(1).and_then(Val::as_str).and_then(|text| ip::parse(text).ok());
     match (argument(args, 0), addr) {
         (Some(prefix), Some(addr)) => Val::Bool(prefix.contains(addr)),

@@ -1,4 +1,4 @@
-//! What calls of Kubernetes' functions cost, by the name of the function.
+//! The costs of Kubernetes' functions, by function name.
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/cel/library/cost.go` `CallCost`.
 
@@ -24,7 +24,7 @@ pub(super) fn parse_twice(_: &str, args: &[Val<'_>], _: &Val<'_>) -> Option<u64>
     Some(scaled(size(args.first()?), 2.0 * STRING_TRAVERSAL))
 }
 
-/// `ip`, which parses text, and takes the address of a CIDR for nothing.
+/// `ip`, which parses a string, and returns the address of a CIDR for free.
 pub(super) fn ip(overload: &str, args: &[Val<'_>], result: &Val<'_>) -> Option<u64> {
     if overload == "cidr_ip" && !args.is_empty() {
         return Some(1);
@@ -62,7 +62,7 @@ pub(super) fn check(_: &str, _: &[Val<'_>], _: &Val<'_>) -> Option<u64> {
     Some(350_000)
 }
 
-/// A selector is parsed into requirements, of which each takes at least two characters.
+/// A selector is parsed into requirements of at least two characters each.
 pub(super) fn selector(_: &str, args: &[Val<'_>], _: &Val<'_>) -> Option<u64> {
     let length = size(args.get(1)?);
     let requirements = scaled(length, 0.5).saturating_mul(LIST_BASE + STRUCT_BASE);

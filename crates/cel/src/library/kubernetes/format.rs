@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/cel/format.go`, `library/format.go`, the name rules of
 //! `k8s.io/apimachinery/pkg/util/validation` and `pkg/api/validate/content`, and the formats of
-//! `k8s.io/kube-openapi/pkg/validation/strfmt`. The patterns are matched by hand; the messages name them.
+//! `k8s.io/kube-openapi/pkg/validation/strfmt`. The patterns are matched by hand; the messages quote them.
 
 use super::cost;
 use crate::{
@@ -18,7 +18,7 @@ use kyvtest_go_compat::text::{
 
 const NAME: &str = "kubernetes.NamedFormat";
 
-/// What is wrong with a text.
+/// The validation errors of a string.
 struct Problems {
     texts: Vec<String>,
     wording: Wording,
@@ -30,7 +30,7 @@ impl Problems {
     }
 }
 
-/// Adds what is wrong with a text.
+/// Validates a string.
 type Validate = fn(&str, &mut Problems);
 
 /// A format: a rule, and the length of its regular expression, real or estimated, for cost accounting.
@@ -148,12 +148,12 @@ fn validate<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     }
 }
 
-/// Whether text is the name of a service account: a DNS subdomain.
+/// Whether a string is a valid service account name: a DNS subdomain.
 pub(super) fn is_dns_subdomain_name(text: &str) -> bool {
     text.len() <= 253 && is_subdomain(text.as_bytes())
 }
 
-/// Whether text is the name of a namespace: a DNS label.
+/// Whether a string is a valid namespace name: a DNS label.
 pub(super) fn is_dns_label_name(text: &str) -> bool {
     text.len() <= 63 && is_label(text.as_bytes())
 }
@@ -176,14 +176,15 @@ fn dns1035_label(text: &str, out: &mut Problems) {
     label::dns1035_problems(text, &mut out.texts);
 }
 
-/// A name that more text will follow: a dash at the end is fine, and takes the character before it along.
+/// Validates the prefix of a name: a trailing dash is valid, and masks the character before it.
 ///
 /// Upstream: `maskTrailingDash`, which drops two bytes and appends one.
 fn prefix(text: &str, out: &mut Problems, validate: Validate) {
     match text.strip_suffix('-').filter(|rest| !rest.is_empty()) {
         Some(rest) => {
             let mut rest = rest.chars();
-            // Of a longer character some bytes stay behind upstream; no rule accepts them, and none accepts these.
+            // Upstream leaves some bytes of a multi-byte character behind; no rule accepts them, and none accepts
+            // these.
             let masked = match rest.next_back() {
                 Some(dropped) => format!("{}{}a", rest.as_str(), "~".repeat(dropped.len_utf8() - 1)),
                 None => String::new(),
@@ -256,9 +257,9 @@ fn is_date(text: &str) -> bool {
     (1..=days).contains(&day)
 }
 
-/// A day, `t`, and a time with a zone; whatever follows another `t` is not looked at.
+/// A day, `t`, and a time with a zone; anything after another `t` is ignored.
 ///
-/// Upstream: `strfmt.IsDateTime`, whose pattern takes any character for the point before the fraction.
+/// Upstream: `strfmt.IsDateTime`, whose pattern accepts any character as the point before the fraction.
 fn is_date_time(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let mut parts = lower.split('t');

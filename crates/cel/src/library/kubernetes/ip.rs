@@ -1,4 +1,4 @@
-//! IP addresses: `ip`, `isIP`, `ip.isCanonical` and what an address is.
+//! IP addresses: `ip`, `isIP`, `ip.isCanonical` and the methods of an address.
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/cel/ip.go`, `library/ip.go`.
 
@@ -16,7 +16,7 @@ use kyvtest_go_compat::text::{
 
 pub(super) const NAME: &str = "net.IP";
 
-/// An address without zone, and not one of IPv4 mapped into IPv6.
+/// An address without zone that is not an IPv4-mapped IPv6 address.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IpValue(pub(super) Addr);
 
@@ -89,7 +89,7 @@ pub(in crate::library) fn declare(library: &mut Library) {
     });
 }
 
-/// Reads an address that the library accepts.
+/// Parses an address that the library accepts.
 pub(super) fn parse(text: &str) -> Result<Addr, String> {
     let quoted = || quote_bytes(text.as_bytes());
     let addr = parse_addr(text.as_bytes()).map_err(|error| {

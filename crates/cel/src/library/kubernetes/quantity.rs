@@ -1,9 +1,9 @@
 //! Quantities: `quantity`, `isQuantity`, arithmetic and order.
 //!
-//! Upstream counterpart: `k8s.io/apiserver/pkg/cel/quantity.go`, `library/quantity.go`. Three accidents of upstream show
-//! and are kept: a sum or difference on the right of `==` is `no such overload`; comparing a quantity with one that is
-//! kept as a decimal turns the receiver into a decimal, which is no integer any more; and until Kubernetes 1.37, `add` and
-//! `sub` on a decimal change the receiver too.
+//! Upstream counterpart: `k8s.io/apiserver/pkg/cel/quantity.go`, `library/quantity.go`. Three accidents of upstream are
+//! visible and kept: a sum or difference on the right of `==` is `no such overload`; comparing a quantity with a
+//! decimal one turns the receiver into a decimal, which is then not an integer; and until Kubernetes 1.37, `add` and
+//! `sub` on a decimal also change the receiver.
 
 use std::{
     cmp::Ordering,
@@ -23,9 +23,9 @@ const NAME: &str = "kubernetes.Quantity";
 
 #[derive(Debug)]
 struct QuantityValue {
-    /// Shared where upstream shares the digits of a decimal.
+    /// Shared if upstream shares the digits of a decimal.
     amount: Arc<Mutex<Quantity>>,
-    /// Whether upstream returns a pointer, which `==` does not take on its right.
+    /// Whether upstream returns a pointer, which `==` does not accept on its right.
     is_pointer: bool,
 }
 

@@ -77,7 +77,7 @@ pub(super) fn declare(library: &mut Library) {
             .add(name, [member(id, &[version()], Type::Int).unary(implementation)])
             .cost = Some(cost::nominal);
     };
-    // Numbers beyond the range of an int wrap, as upstream converts them.
+    // Numbers beyond the range of an int wrap, as upstream's conversion does.
     number("major", "semver_major", |_, args| {
         with(args, |v| Val::Int(v.major as i64))
     });
@@ -116,7 +116,7 @@ fn compare<'a>(_: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     with_pair(args, |order| Val::Int(order as i64))
 }
 
-/// The version that the arguments spell; `None` if they are of other types.
+/// The version in the arguments; `None` if they are of other types.
 fn parse(args: &[Val<'_>]) -> Option<Result<Version, String>> {
     match args {
         [Val::String(text)] | [Val::String(text), Val::Bool(false)] => Some(semver::parse(text)),
@@ -125,7 +125,7 @@ fn parse(args: &[Val<'_>]) -> Option<Result<Version, String>> {
     }
 }
 
-/// Drops a leading `v` and leading zeros, and adds the numbers that are missing.
+/// Drops a leading `v` and leading zeros, and adds missing numbers.
 fn normalize(text: &str) -> Result<String, String> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let mut parts: Vec<Cow<'_, str>> = text.splitn(3, '.').map(without_leading_zeros).collect();

@@ -1,8 +1,8 @@
 //! The structures that Kubernetes declares for admission: `request` and `namespaceObject`.
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/cel/compile.go` `BuildRequestType` and
-//! `BuildNamespaceType`. Neither `uid`, `object` and `oldObject` of a request nor the managed fields and owner references
-//! of a namespace are declared there. A namespace's `UID` is spelled so.
+//! `BuildNamespaceType`. Upstream does not declare `uid`, `object` and `oldObject` of a request, nor the managed fields
+//! and owner references of a namespace; it spells a namespace's `UID` in capitals.
 
 use crate::types::{StructType, Type};
 

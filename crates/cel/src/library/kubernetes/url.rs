@@ -1,7 +1,9 @@
 //! URLs: `url`, `isURL` and the parts of a URL.
 //!
-//! Upstream counterpart: `k8s.io/apiserver/pkg/cel/url.go`, `library/urls.go`. Known deviation: parts that decode to
-//! invalid UTF-8, which a CEL string cannot hold here, have U+FFFD for each invalid byte.
+//! Upstream counterpart: `k8s.io/apiserver/pkg/cel/url.go`, `library/urls.go`.
+//!
+//! Known deviation: parts that decode to invalid UTF-8, which a CEL string cannot hold here, have U+FFFD for each
+//! invalid byte.
 
 use super::cost;
 use crate::{

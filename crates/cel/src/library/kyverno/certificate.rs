@@ -1,7 +1,8 @@
-//! Certificates and certificate requests as the SDK's structures have them and `encoding/json` writes them.
+//! Certificates and certificate requests as `encoding/json` writes the SDK's structures.
 //!
-//! Upstream counterpart: the structures of SDK `libs/x509`. Known deviations: those of [`kyvtest_go_compat::text::x509`]; URIs and the
-//! attributes of requests are left out of the answer (`null`).
+//! Upstream counterpart: the structures of SDK `libs/x509`.
+//!
+//! Known deviations: those of [`kyvtest_go_compat::text::x509`]; URIs and the attributes of requests are `null`.
 
 use kyvtest_go_compat::{
     text::{
@@ -12,7 +13,7 @@ use kyvtest_go_compat::{
     value::{Builder, Document},
 };
 
-/// The answer for a certificate.
+/// Decodes a certificate to JSON.
 pub(super) fn decode(bytes: &[u8]) -> Parsed<Document> {
     let certificate = Certificate::parse(bytes)?;
     let Some(key) = certificate.key else {
@@ -54,7 +55,7 @@ pub(super) fn decode(bytes: &[u8]) -> Parsed<Document> {
     Ok(out.finish())
 }
 
-/// The answer for a certificate request.
+/// Decodes a certificate request to JSON.
 pub(super) fn decode_request(bytes: &[u8]) -> Parsed<Document> {
     let request = Request::parse(bytes)?;
     let Some(key) = request.key else {

@@ -1,10 +1,10 @@
-//! Compression to DEFLATE data, bit for bit as Go's default level does it.
+//! Compression to DEFLATE data, bit for bit like Go's default level.
 //!
-//! Upstream counterpart: Go's `compress/flate` writer at level 6. The whole input is at hand here, so positions are those
-//! of the input; where upstream's sliding window forgets something, `Window` says so.
+//! Upstream counterpart: Go's `compress/flate` writer at level 6. The whole input is available here, so positions are
+//! those of the input; `Window` reproduces what upstream's sliding window forgets.
 
 const WINDOW: usize = 1 << 15;
-/// The shortest match that is looked for; the format's own shortest is one less.
+/// The shortest match searched for; the format's own minimum is one less.
 const MIN_MATCH: usize = 4;
 const MAX_MATCH: usize = 258;
 const HASH_BITS: u32 = 17;
@@ -12,7 +12,7 @@ const BLOCK_TOKENS: usize = 1 << 14;
 const STORED_LIMIT: usize = 65_535;
 /// A match of this length shortens the search for a better one.
 const GOOD: usize = 8;
-/// After a match of this length the next byte is not tried.
+/// After a match of this length, starting at the next byte is not tried.
 const LAZY: usize = 16;
 /// A match of this length ends the search.
 const NICE: usize = 128;
@@ -35,11 +35,11 @@ pub(super) fn deflate(input: &[u8], out: &mut Vec<u8>) {
     bits.flush();
 }
 
-/// What upstream's buffer of two windows holds of the input.
+/// The part of the input that upstream's buffer of two windows holds.
 struct Window {
-    /// Where the buffer begins.
+    /// The start of the buffer.
     base: usize,
-    /// Where what has been copied into it ends.
+    /// The end of the data copied into it.
     end: usize,
 }
 
@@ -50,7 +50,7 @@ struct Compressor<'i> {
     heads: Vec<u32>,
     previous: Vec<u32>,
     tokens: Vec<Token>,
-    /// Where the block of the tokens begins; `None` where the window has moved past it.
+    /// The start of the current block; `None` if the window has moved past it.
     block_start: Option<usize>,
 }
 
@@ -96,7 +96,7 @@ impl<'i> Compressor<'i> {
                 (length, distance) = self.find(at, head as usize, lookahead).unwrap_or((length, distance));
             }
             if last_length >= MIN_MATCH && length <= last_length {
-                // The match that began one byte earlier is as good: take that.
+                // The match that began one byte earlier is as good: take it.
                 self.tokens.push(Token::Match {
                     length: last_length as u16,
                     distance: (last_distance - 1) as u16,
@@ -131,7 +131,7 @@ impl<'i> Compressor<'i> {
         self.window.end = self.input.len().min(self.window.base + 2 * WINDOW);
     }
 
-    /// Enters a position; answers the one before it with the same hash value. Near the end there is nothing to enter.
+    /// Enters a position; returns the previous one with the same hash value. Does nothing near the end.
     fn insert(&mut self, at: usize) -> Option<u32> {
         if at + MIN_MATCH > self.window.end {
             return None;
@@ -150,7 +150,7 @@ impl<'i> Compressor<'i> {
         let here = &self.input[at..at + longest];
         let mut best = None;
         let mut length = MIN_MATCH - 1;
-        // A length to beat that is good already would quarter this; upstream always passes the least one.
+        // Upstream always passes the smallest length to beat, so the branch for good matches is never taken.
         debug_assert!(length < GOOD);
         let mut candidate = head;
         for _ in 0..CHAIN {
@@ -232,8 +232,8 @@ fn code(bits: u16, length: u8) -> Code {
 /// The best code of at most `limit` bits for some frequencies.
 ///
 /// Length-limited Huffman codes by merging packages: on each level the symbols and the pairs of the level below are
-/// sorted by weight, pairs first among equals; of the highest level the first 2n-2 are taken, and for each pair the two
-/// it is made of.
+/// sorted by weight, pairs first among equals; the first 2n-2 entries of the highest level are taken, and for each pair
+/// its two components.
 fn best_code(frequencies: &[u32], limit: usize) -> Vec<Code> {
     let mut codes = vec![Code::default(); frequencies.len()];
     let mut used: Vec<(u32, usize)> = frequencies
@@ -250,7 +250,7 @@ fn best_code(frequencies: &[u32], limit: usize) -> Vec<Code> {
     }
     used.sort_unstable();
     let levels = limit.min(used.len() - 1);
-    // Of each level: the weights, and which of them are pairs.
+    // For each level: the weights, and which of them are pairs.
     let mut rows: Vec<Vec<(u32, bool)>> = Vec::with_capacity(levels);
     for _ in 0..levels {
         let below = rows.last().map_or(&[][..], Vec::as_slice);
@@ -377,7 +377,7 @@ impl BitWriter<'_> {
         self.put(u32::from(!length), 16);
     }
 
-    /// Writes a block in its shortest form; without its plain bytes it cannot be stored.
+    /// Writes a block in its shortest form; it can only be stored if its plain bytes are given.
     fn block(&mut self, tokens: &[Token], plain: Option<&[u8]>) {
         let mut literals = [0_u32; 286];
         let mut distances = [0_u32; 30];
@@ -398,7 +398,7 @@ impl BitWriter<'_> {
         let literal_count = literals.iter().rposition(|&f| f > 0).map_or(0, |last| last + 1);
         let mut distance_count = distances.iter().rposition(|&f| f > 0).map_or(0, |last| last + 1);
         if distance_count == 0 {
-            // The format wants at least one code.
+            // The format requires at least one code.
             distances[0] = 1;
             distance_count = 1;
         }

@@ -22,7 +22,7 @@ pub struct Exception {
 }
 
 impl Exception {
-    /// What all exceptions together allow.
+    /// Combines the images and values of all exceptions.
     pub fn new<S: AsRef<str>>(images: &[S], values: &[S]) -> Self {
         Self {
             allowed_images: list(images),

@@ -1,6 +1,6 @@
-//! `generator.Apply`: hands objects to the policy that generates them.
+//! `generator.Apply`: passes objects to the host, which generates them.
 //!
-//! Upstream counterpart: SDK `libs/generator`. The host takes the objects; what becomes of them is its matter.
+//! Upstream counterpart: SDK `libs/generator`.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ fn generate<'a>(context: &Context<'a>, namespace: &str, objects: Val<'a>, positi
     }
 }
 
-/// Numbers that JSON does not have are texts, as in protobuf's `AsInterface`.
+/// Numbers that JSON does not have become strings, as in protobuf's `AsInterface`.
 pub(crate) fn as_interface(document: &Document) -> Document {
     finite(&Data::from(document.root())).to_document()
 }

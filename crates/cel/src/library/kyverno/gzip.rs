@@ -14,7 +14,7 @@ use crate::{
     val::{NO_SUCH_OVERLOAD, Val},
 };
 
-/// How much text decompression may give.
+/// The maximum size of decompressed text.
 const LIMIT: usize = 64 << 20;
 
 pub(super) fn declare(library: &mut Library) {
@@ -55,17 +55,17 @@ fn decompress<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 const HEADER: &str = "gzip: invalid header";
 const END: &str = "unexpected EOF";
 
-/// Decompresses what `gzip` compressed.
+/// Decompresses `gzip` data.
 ///
 /// # Errors
-/// Go's text, if the input is not well formed or larger than the limit.
+/// Go's message, if the input is malformed or larger than the limit.
 pub fn read(input: &[u8]) -> Result<Vec<u8>, String> {
     if input.is_empty() {
         return Err("EOF".to_owned());
     }
     let mut out = Vec::new();
     let mut rest = input;
-    // Members may follow each other.
+    // Several members may follow each other.
     while !rest.is_empty() {
         rest = skip_header(rest)?;
         let start = out.len();

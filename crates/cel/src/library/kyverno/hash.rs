@@ -28,11 +28,11 @@ pub(super) fn declare(library: &mut Library) {
     for (name, id, implementation) in functions {
         library.add(name, [global(id, &[Type::String], Type::String).unary(implementation)]);
     }
-    // Upstream's library declares this name, surely by oversight; an expression may use it all the same.
+    // Upstream's library declares this name, surely by oversight; an expression can still use it.
     library.add_constant("mylib_version", Type::String, Val::String(""));
 }
 
-/// What a byte counts towards the work of an evaluation besides being read.
+/// The additional work of hashing a byte.
 const BYTE: usize = 3;
 
 fn hex<'a, D: Digest>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {

@@ -1,7 +1,8 @@
-//! The verification of images: `verifyImageSignatures`, `verifyAttestationSignatures`, `getImageData`, `extractPayload`.
+//! The verification of images: `verifyImageSignatures`, `verifyAttestationSignatures`, `getImageData`,
+//! `extractPayload`.
 //!
-//! Upstream counterpart: Kyverno `pkg/cel/libs/imageverify` (1.19). The host verifies; here are the signatures, and which
-//! images a policy is about. Errors of `extractPayload` have the host's whole text.
+//! Upstream counterpart: Kyverno `pkg/cel/libs/imageverify` (1.19). The host verifies; this module has the function
+//! signatures, and the selection of images. Errors of `extractPayload` are the host's complete message.
 
 use super::native;
 use crate::{

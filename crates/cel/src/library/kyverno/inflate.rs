@@ -1,7 +1,7 @@
 //! Decompression of DEFLATE data.
 //!
-//! Upstream counterpart: Go's `compress/flate` reader, with its error texts: `flate: corrupt input before offset N` counts
-//! the bytes that had been read, which are never more than the next code needed.
+//! Upstream counterpart: Go's `compress/flate` reader, with its error messages: `flate: corrupt input before offset N`
+//! counts the bytes read so far, which are never more than the next code needed.
 
 /// The code lengths come in this order.
 const CODE_ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
@@ -9,14 +9,14 @@ const MAX_LITERALS: usize = 286;
 const MAX_DISTANCES: usize = 30;
 const WINDOW: usize = 32_768;
 
-/// Why decompression stopped.
+/// The reason why decompression stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Error {
     /// The data ends too early.
     End,
-    /// The data is wrong before this offset.
+    /// The data is invalid before this offset.
     Corrupt(usize),
-    /// There is more output than the caller takes.
+    /// The output exceeds the caller's limit.
     TooLong,
 }
 
@@ -29,8 +29,7 @@ struct Huffman {
 }
 
 impl Huffman {
-    /// `None` where the lengths are those of no code. No codes at all are fine until one is needed, and so is a single
-    /// code of one bit.
+    /// `None` if the lengths are invalid. An empty code is valid until it is used, and so is a single code of one bit.
     fn new(lengths: &[u8]) -> Option<Self> {
         let mut counts = [0_u16; 16];
         for &length in lengths {
@@ -60,7 +59,7 @@ impl Huffman {
     }
 }
 
-/// Decompresses one stream from the start of `input`; answers how many bytes of it were used.
+/// Decompresses one stream from the start of `input`; returns the number of bytes used.
 pub(super) fn inflate(input: &[u8], out: &mut Vec<u8>, limit: usize) -> Result<usize, Error> {
     let mut reader = Reader {
         input,

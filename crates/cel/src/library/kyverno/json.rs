@@ -1,8 +1,8 @@
 //! `json.unmarshal(text)` and `json.marshal(value)`.
 //!
-//! Upstream counterpart: SDK `libs/json`. Which values can be marshalled follows from cel-go's conversions: a map or list
-//! of a document is written as it is, one that the expression made is converted first, after which maps inside of it are
-//! of a Go type that has no JSON, and `null` is the number 0.
+//! Upstream counterpart: SDK `libs/json`. cel-go's conversions determine which values can be marshalled: a map or list
+//! of a document is written unchanged; one that the expression made is converted first, after which maps inside it are
+//! of a Go type without JSON form, and `null` is the number 0.
 
 use super::{Receiver, declare_receiver, native};
 use crate::{
@@ -61,7 +61,7 @@ fn failed<'a>(context: &Context<'a>, written: Result<(), String>) -> Written<'a>
     written.map_err(|error| context.error(format_args!("{error}")))
 }
 
-/// Writes the value that was given to `marshal`.
+/// Writes the argument of `marshal`.
 fn write<'a>(context: &Context<'a>, out: &mut String, value: Val<'a>) -> Written<'a> {
     match native::unfold(context, value) {
         Val::Map(entries) => {

@@ -25,7 +25,7 @@ fn round<'a>(_: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     Val::Double((x * shift).round() / shift)
 }
 
-/// Ten to a whole power, by squaring a fraction between a half and one with its binary exponent beside it.
+/// Ten to an integer power, by squaring a fraction between a half and one with a separate binary exponent.
 fn power_of_ten(exponent: i64) -> f64 {
     match exponent {
         0 => return 1.0,
@@ -63,7 +63,7 @@ fn power_of_ten(exponent: i64) -> f64 {
 
 /// `x` times two to a power, rounded once.
 fn scale(x: f64, exponent: i32) -> f64 {
-    // The first factor keeps the product normal, the second rounds it where it becomes subnormal.
+    // The first factor keeps the product normal, the second rounds it if it becomes subnormal.
     let two = |n: i32| f64::from_bits(((n + 1023) as u64) << 52);
     match exponent {
         e if e > 2000 => f64::INFINITY,

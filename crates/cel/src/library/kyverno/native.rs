@@ -1,4 +1,4 @@
-//! Conversions of values to Go's native ones, with the texts of their failures.
+//! Conversions of values to Go's native ones, with their error messages.
 //!
 //! Upstream counterpart: `ConvertToNative` of the types of cel-go `common/types`.
 
@@ -6,7 +6,7 @@ use super::image::Image;
 use crate::{context::Context, time::duration_text, val::Val};
 use kyvtest_go_compat::value::{Builder, Document};
 
-/// A string, or why the value is none.
+/// Converts a value to a string.
 pub(in crate::library) fn string<'a>(context: &Context<'a>, value: Val<'a>) -> Result<&'a str, Val<'a>> {
     match value {
         Val::String(text) => Ok(text),
@@ -69,8 +69,8 @@ fn plain<'a>(context: &Context<'a>, from: &str, wanted: &str) -> Val<'a> {
 /// Integers that a double holds exactly, as protobuf's JSON draws the line.
 const LARGEST_SAFE: u64 = (1 << 53) - 1;
 
-/// The value as protobuf's JSON value, which is how a body is sent: all numbers are doubles, integers that a double
-/// cannot hold are strings.
+/// Converts the value to protobuf's JSON value, the form of HTTP bodies: all numbers are doubles, integers that a
+/// double cannot hold are strings.
 pub(crate) fn body<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document, Val<'a>> {
     if !context.spend_walk(value) {
         return Err(context.exhausted());
@@ -127,7 +127,7 @@ fn add<'a>(context: &Context<'a>, builder: &mut Builder, value: Val<'a>, depth: 
     Ok(())
 }
 
-/// A literal of the expression as a list or map that the expression made.
+/// Converts a literal of the expression to a list or map made by the expression.
 pub(super) fn unfold<'a>(context: &Context<'a>, value: Val<'a>) -> Val<'a> {
     match value {
         Val::DocumentList(list) if list.is_literal() => {
@@ -145,7 +145,7 @@ pub(super) fn unfold<'a>(context: &Context<'a>, value: Val<'a>) -> Val<'a> {
     }
 }
 
-/// Whether a value inside of a list or map that the expression made becomes a Go value, whatever that is good for.
+/// Whether a value inside a list or map made by the expression converts to a Go value of any type.
 pub(super) fn convertible<'a>(context: &Context<'a>, value: Val<'a>, depth: usize) -> Result<(), Val<'a>> {
     if depth > kyvtest_go_compat::value::go_json::DEPTH_LIMIT {
         return Err(Val::Error("value is nested too deeply"));

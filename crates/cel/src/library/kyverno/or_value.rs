@@ -1,7 +1,8 @@
-//! `orValue` on anything: what Kyverno's macro makes of `x.orValue(y)`.
+//! `orValue` on any receiver: the expansion of Kyverno's macro for `x.orValue(y)`.
 //!
-//! Upstream counterpart: Kyverno `pkg/cel/compiler/env.go` `OrValueCompatEnvOptions`: a receiver that is no optional value
-//! is the answer itself, as before cel-go 0.28. Unlike cel-go's own `orValue` the alternative is always evaluated.
+//! Upstream counterpart: Kyverno `pkg/cel/compiler/env.go` `OrValueCompatEnvOptions`: a receiver that is not an
+//! optional value is itself the result, as before cel-go 0.28. Unlike in cel-go's own `orValue`, the alternative is
+//! always evaluated.
 
 use crate::{
     context::Context,

@@ -1,8 +1,8 @@
-//! Libraries that ask the world outside: `globalContext`, `resource`, `image.GetMetadata` and `http`.
+//! Libraries that reach outside the expression: `globalContext`, `resource`, `image.GetMetadata` and `http`.
 //!
-//! Upstream counterpart: SDK `libs/{globalcontext,resource,imagedata,http}`. The host answers; here are the signatures
-//! and the words that upstream puts before an error. The order in which the libraries add to a shared name (`Get`) is
-//! upstream's.
+//! Upstream counterpart: SDK `libs/{globalcontext,resource,imagedata,http}`. The host provides the results; this module
+//! has the signatures and upstream's error prefixes. The order in which the libraries add overloads to a shared name
+//! (`Get`) is upstream's.
 
 use super::{Receiver, declare_receiver, native};
 use crate::{
@@ -106,7 +106,8 @@ pub(super) fn declare(library: &mut Library, scope: PolicyScope) {
     }
 }
 
-/// Adds what policies on HTTP and Envoy requests have: `http`, `resource`, and `image` as a name without functions.
+/// Declares the libraries of policies on HTTP and Envoy requests: `http`, `resource`, and `image` as a name without
+/// functions.
 pub(super) fn declare_client(library: &mut Library) {
     declare_receivers(library);
     for pascal in [true, false] {
@@ -327,7 +328,7 @@ fn answer<'a>(context: &Context<'a>, answer: HostResult, failed: &str) -> Val<'a
     }
 }
 
-/// An error of the host. A panic of upstream's code has nothing before it.
+/// An error of the host. A panic of upstream's code has no prefix.
 fn failure<'a>(context: &Context<'a>, error: &str, failed: &str) -> Val<'a> {
     if error.starts_with("internal error: ") {
         return context.error(format_args!("{error}"));
@@ -513,7 +514,7 @@ fn call<'a>(context: &Context<'a>, method: &str, url: &str, body: Option<&Docume
     }
 }
 
-/// What `http.Client(ca)` answers. Kyverno 1.19 hands out a value of another type than the one it declares, so that no
+/// The result of `http.Client(ca)`. Kyverno 1.19 returns a value of another type than the declared one, so that no
 /// method can be called on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Client;

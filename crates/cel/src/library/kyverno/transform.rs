@@ -1,7 +1,6 @@
 //! `listObjToMap(keys, values, keyField, valueField)`: a map from one list of objects to another of equal length.
 //!
-//! Upstream counterpart: SDK `libs/transform`. What upstream turns into a Go panic is, as in cel-go, an
-//! `internal error: …`.
+//! Upstream counterpart: SDK `libs/transform`. A Go panic of upstream is an `internal error: …`, as in cel-go.
 
 use super::native;
 use crate::{
@@ -72,7 +71,7 @@ fn list_to_map<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     context.map(&entries)
 }
 
-/// Why an element of a list has no fields.
+/// A list element that is not an object.
 struct NotAnObject<'a> {
     /// Upstream's Go code panics.
     panics: bool,
@@ -102,7 +101,7 @@ fn field<'a>(context: &Context<'a>, object: Val<'a>, name: &str) -> Result<Optio
     Ok(object.map_get(&Val::String(name)))
 }
 
-/// The Go type that a value becomes where any type will do.
+/// The Go type that a value converts to if any type is accepted.
 fn go_type(value: Val<'_>) -> Option<&'static str> {
     Some(match value {
         Val::Null => "structpb.NullValue",

@@ -29,7 +29,7 @@ pub(super) fn declare(library: &mut Library, behaviour: &Behaviour) {
             Some(error) => Val::Error(error),
             None => Val::Type(opaque.type_name()),
         },
-        // The types of mutations convert to a type with a parameter, and parameters do not count.
+        // The types of mutations convert to a parameterised type, and parameters do not count.
         Val::Object(_) => Val::Type("type"),
         value => Val::Type(value.type_name()),
     });
@@ -119,7 +119,7 @@ fn identity<'a>(_: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     args[0]
 }
 
-/// The error of a conversion that does not exist, or of text that does not have the form.
+/// The error of an unsupported conversion, or of a malformed string.
 fn failed<'a>(context: &Context<'a>, from: Val<'a>, to: &Type) -> Val<'a> {
     let (from, to) = (print::type_display(from.type_name()), to.runtime_name());
     context.error(format_args!("type conversion error from '{from}' to '{to}'"))
@@ -168,7 +168,7 @@ fn to_uint<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     }
 }
 
-/// `string(v)`, for every type that has it.
+/// `string(v)`, for every type that supports it.
 pub(crate) fn to_string<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     match args[0] {
         Val::String(_) => args[0],

@@ -1,4 +1,4 @@
-//! Declarations of the operators. The planner knows what they do; only the checker and the cost accounting read these.
+//! Declarations of the operators. The planner implements them; only the checker and the cost accounting use these.
 //!
 //! Upstream counterpart: the operator part of cel-go `common/stdlib/standard.go`.
 

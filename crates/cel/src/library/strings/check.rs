@@ -1,4 +1,4 @@
-//! The check of literal format strings against literal argument lists, at compile time.
+//! The compile-time check of literal format strings against literal argument lists.
 //!
 //! Upstream counterpart: the validators of cel-go `ext/formatting.go` and `ext/formatting_v2.go`.
 
@@ -8,11 +8,11 @@ use super::{
 };
 use crate::types::Type;
 
-/// An argument of a format call: an expression, its type, and what a list or map literal has inside (keys and values
-/// alike, in order).
+/// An argument of a format call: an expression, its type, and the contents of a list or map literal (keys and values,
+/// in order).
 #[derive(Debug, Clone)]
 pub struct FormatArgument<I> {
-    /// What stands for the expression; an error names it.
+    /// Identifies the expression in errors.
     pub id: I,
     /// The type that the checker found.
     pub t: Type,
@@ -20,12 +20,11 @@ pub struct FormatArgument<I> {
     pub nested: Vec<FormatArgument<I>>,
 }
 
-/// What is wrong with a format call.
+/// A problem in a format call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatError<I> {
-    /// The text.
     pub text: String,
-    /// The expression to blame; `None` is the call itself.
+    /// The offending expression; `None` is the call itself.
     pub argument: Option<I>,
 }
 

@@ -4,7 +4,7 @@
 
 use kyvtest_go_compat::text::number;
 
-/// What a clause asks for.
+/// The verb of a clause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     String,
@@ -16,12 +16,12 @@ pub(super) enum Verb {
     Octal,
 }
 
-/// Which of the two formatters, and how many digits it allows.
+/// The formatter, and the number of digits it allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Style {
     /// The formatter of the CEL specification (strings version 4), or the older one.
     pub spec: bool,
-    /// The largest precision that a clause may ask for.
+    /// The largest precision that a clause may have.
     max_precision: Option<i64>,
 }
 
@@ -35,7 +35,7 @@ impl Style {
     }
 }
 
-/// Why a format failed: the text, and which argument is to blame, if one is.
+/// A format error: the message, and the offending argument, if any.
 pub(super) struct Failure<I> {
     pub(super) text: String,
     pub(super) argument: Option<I>,
@@ -50,7 +50,7 @@ impl<I> Failure<I> {
     }
 }
 
-/// Goes through a format string and puts in what `clause` makes of the argument at a position.
+/// Parses a format string and inserts the result of `clause` for the argument at each position.
 pub(super) fn interpolate<I>(
     format: &str,
     style: Style,
@@ -120,7 +120,7 @@ fn parse_clause(text: &str, style: Style) -> Result<(Verb, Option<i64>, &str), S
         Some(b'x') => Verb::Hex { upper: false },
         Some(b'X') => Verb::Hex { upper: true },
         Some(b'o') => Verb::Octal,
-        // Upstream looks at one byte, whatever character it is a part of.
+        // Upstream inspects one byte, even inside a multi-byte character.
         byte => {
             let byte = char::from(byte.unwrap_or(0));
             return Err(format!("unrecognized formatting clause \"{byte}\""));

@@ -12,12 +12,12 @@ use kyvtest_go_compat::text::{
     quote::quote,
 };
 
-/// Digits after the point where the clause names no precision.
+/// Digits after the point if the clause has no precision.
 const DEFAULT_PRECISION: i64 = 6;
-/// Padding beyond this is cut: upstream would make a text of any size.
+/// Padding is cut at this width: upstream would create a string of any size.
 const MAX_WIDTH: i64 = 1 << 20;
 
-/// One value as one clause prints it.
+/// Formats one value for one clause.
 pub(super) fn clause(verb: Verb, precision: Option<i64>, arg: Val<'_>) -> Result<String, String> {
     let precision = precision.unwrap_or(DEFAULT_PRECISION);
     match verb {
@@ -45,12 +45,12 @@ pub(super) fn clause(verb: Verb, precision: Option<i64>, arg: Val<'_>) -> Result
     }
 }
 
-/// The error of a value that a clause does not take.
+/// The error for a value that a clause does not accept.
 pub(super) fn refuse<T>(what: &str, arg: Val<'_>) -> Result<T, String> {
     Err(format!("{what}, was given {}", arg.type_name()))
 }
 
-/// The text of the error of `%s`, the same in both formatters.
+/// The error message of `%s`, the same in both formatters.
 pub(super) const STRING_CLAUSE: &str = "string clause can only be used on strings, bools, bytes, ints, doubles, maps, \
                                         lists, types, durations, and timestamps";
 
@@ -103,7 +103,7 @@ fn sign(i: i64) -> &'static str {
     if i < 0 { "-" } else { "" }
 }
 
-/// Doubles, and the three texts that stand for doubles that have no literal.
+/// Doubles, and the three strings that represent doubles without a literal.
 fn as_double(arg: Val<'_>) -> Option<f64> {
     match arg {
         Val::Double(d) => Some(d),
@@ -206,7 +206,7 @@ fn string(arg: Val<'_>) -> Result<String, String> {
     })
 }
 
-/// A value inside of a list or map: nearly a CEL literal.
+/// A value inside a list or map: close to a CEL literal.
 fn element(arg: Val<'_>) -> Result<String, String> {
     Ok(match arg {
         Val::String(s) => quote(s),

@@ -1,7 +1,8 @@
 //! The formatter of strings version 4, as the CEL specification describes it.
 //!
-//! Upstream counterpart: cel-go `ext/formatting_v2.go`. Deviation: bytes that are no text are printed with U+FFFD in
-//! their place, upstream copies them.
+//! Upstream counterpart: cel-go `ext/formatting_v2.go`.
+//!
+//! Deviation: invalid UTF-8 in bytes is printed as U+FFFD, upstream copies it.
 
 use super::{
     format::Verb,
@@ -10,10 +11,10 @@ use super::{
 use crate::{time, val::Val};
 use kyvtest_go_compat::text::float::{self, Layout};
 
-/// Digits beyond this are cut: upstream would make a text of any size.
+/// Digits are cut at this precision: upstream would create a string of any size.
 const MAX_PRECISION: usize = 1 << 20;
 
-/// One value as one clause prints it.
+/// Formats one value for one clause.
 pub(super) fn clause(verb: Verb, precision: Option<i64>, arg: Val<'_>) -> Result<String, String> {
     let precision = usize::try_from(precision.unwrap_or(6)).unwrap_or(0).min(MAX_PRECISION);
     let number = |layout| match arg {

@@ -1,9 +1,9 @@
 //! The grammar as a network of states, and the program that walks it.
 //!
-//! Upstream counterpart: the augmented transition network and the parser that ANTLR 4.13 generates from `CEL.g4`. Which
-//! states there are, and which of them are merged at the end of a block, decides when two alternatives count as
-//! conflicting; where the program stands decides what a message expects. Both are built here from [`grammar`] by
-//! ANTLR's own construction rules.
+//! Upstream counterpart: the augmented transition network and the parser that ANTLR 4.13 generates from `CEL.g4`. The
+//! states, and which of them are merged at the end of a block, determine when two alternatives conflict; the position
+//! in the program determines which tokens a message expects. Both are built here from [`grammar`] by ANTLR's own
+//! construction rules.
 
 use std::sync::LazyLock;
 
@@ -94,17 +94,17 @@ pub(super) enum Step {
     Match(StateId, Tok, Label),
     MatchSet(StateId, u64, Label),
     Call(StateId, Rule, i32, Label),
-    /// Checks that the next token fits; an error is looked at here only if `checked`.
+    /// Checks that the next token fits; an error is handled here only if `checked`.
     Sync {
         state: StateId,
         checked: bool,
     },
-    /// Goes on elsewhere unless the next token is one of these.
+    /// Jumps unless the next token is one of these.
     Unless(u64, usize),
-    /// Goes on elsewhere if the next token is one of these.
+    /// Jumps if the next token is one of these.
     If(u64, usize),
     Jump(usize),
-    /// Predicts an alternative and goes on with its program.
+    /// Predicts an alternative and continues with its program.
     Predict(StateId, Vec<usize>),
     /// Chooses an alternative by the next token.
     Switch(Vec<(u64, usize)>),
@@ -119,7 +119,7 @@ pub(super) enum Step {
 pub(super) struct Atn {
     pub(super) states: Vec<State>,
     pub(super) steps: Vec<Step>,
-    /// Where each rule starts: state and step.
+    /// The start of each rule: state and step.
     pub(super) rules: Vec<(StateId, usize)>,
     /// The end of each rule.
     stops: Vec<StateId>,
@@ -142,7 +142,7 @@ impl Atn {
         self.stops[rule as usize]
     }
 
-    /// The tokens that may come next; the mark for the end of the rule is among them where the rule may end.
+    /// The tokens that may come next; includes the end-of-rule marker if the rule may end.
     pub(super) fn next(&self, id: StateId) -> &Symbols {
         &self.next[id as usize]
     }
@@ -163,7 +163,7 @@ impl Atn {
         }
     }
 
-    /// No rule of the grammar matches nothing, so a called rule never has to be looked through.
+    /// No rule of the grammar is empty, so a called rule never has to be looked through.
     fn look(&self, id: StateId, follows: Option<&[StateId]>, out: &mut Symbols, busy: &mut Vec<(StateId, usize)>) {
         let key = (id, follows.map_or(usize::MAX, <[StateId]>::len));
         if busy.contains(&key) {
@@ -278,7 +278,7 @@ struct Construction {
     states: Vec<State>,
     steps: Vec<Step>,
     rule: Rule,
-    /// Steps whose tokens are those that a state accepts, known when the network is complete.
+    /// Steps whose tokens depend on a state, filled in when the network is complete.
     fixups: Vec<(usize, StateId)>,
 }
 
@@ -384,7 +384,7 @@ impl Construction {
             let left = self.state(StateKind::Basic);
             self.push(Step::Recurse(*kind, left));
             let rest = self.sequence(els, rules);
-            // The predicate leads directly to what follows it.
+            // The predicate leads directly to the element after it.
             self.edge(left, Transition::Precedence(*precedence, rest.0));
             self.join(block, (left, rest.1), block_end);
             exits.push(self.push(Step::Return));
@@ -409,8 +409,8 @@ impl Construction {
         (primary.0, end)
     }
 
-    /// Connects what ends at `el` with a following element that starts at `next`: directly where `el` is a single
-    /// edge, else by an epsilon edge.
+    /// Connects the end of `el` with an element that starts at `next`: directly if `el` is a single edge, else by an
+    /// epsilon edge.
     fn connect(&mut self, el: Handle, next: StateId) {
         let (left, right) = el;
         let simple =
@@ -556,7 +556,7 @@ impl Construction {
         }
     }
 
-    /// Takes out the state between the last edge of an alternative and the end of its block.
+    /// Removes the state between the last edge of an alternative and the end of its block.
     fn strip_tails(&mut self) {
         for id in 0..self.states.len() {
             let [transition] = self.states[id].transitions[..] else {

@@ -6,7 +6,6 @@
 
 use super::super::lexer::Tok;
 
-/// A rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Rule {
@@ -31,8 +30,8 @@ pub(super) enum Rule {
 
 pub(super) const RULE_COUNT: usize = 17;
 
-/// What a node of the parse tree is: the alternative of its rule, or `Plain` where the rule has only one or where the
-/// parser failed before it could choose.
+/// The kind of a parse tree node: the alternative of its rule, or `Plain` if the rule has only one or the parser failed
+/// before it could choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Plain,
@@ -89,7 +88,6 @@ pub(super) enum Label {
 /// A part of an alternative.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum El {
-    /// A token.
     Tok(Tok, Label),
     /// One of several tokens.
     Set(&'static [Tok], Label),
@@ -98,12 +96,17 @@ pub(super) enum El {
     /// Once or not at all; one token of lookahead decides.
     Optional(&'static [El]),
     /// Any number; `ll1` if one token of lookahead decides.
-    Star { ll1: bool, body: &'static [El] },
+    Star {
+        ll1: bool,
+        body: &'static [El],
+    },
     /// At least once; `ll1` if one token of lookahead decides.
-    Plus { ll1: bool, body: &'static [El] },
+    Plus {
+        ll1: bool,
+        body: &'static [El],
+    },
 }
 
-/// An alternative.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Alt(pub(super) Kind, pub(super) &'static [El]);
 

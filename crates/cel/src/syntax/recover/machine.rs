@@ -1,8 +1,8 @@
-//! Runs the program of the grammar over the tokens and repairs what does not fit.
+//! Runs the program of the grammar over the tokens and recovers from errors.
 //!
-//! Upstream counterpart: the generated parser `parser/gen/cel_parser.go`, antlr4-go `parser.go` and `error_strategy.go`,
-//! and cel-go's limits around them (`recoveryLimitErrorStrategy`, `recursionListener`). Calls are kept on a stack of our
-//! own, so that nesting costs no stack of the process.
+//! Upstream counterpart: the generated parser `parser/gen/cel_parser.go`, antlr4-go `parser.go` and
+//! `error_strategy.go`, and cel-go's limits around them (`recoveryLimitErrorStrategy`, `recursionListener`). Calls are
+//! kept on an explicit stack, so that nesting does not use the process's stack.
 
 use super::{
     super::{lexer::Tok, options::ParseOptions},
@@ -14,10 +14,9 @@ use super::{
 };
 use crate::syntax::recover::grammar::{Body, RULES};
 
-/// The number of a node of the parse tree.
 pub(super) type NodeId = usize;
 
-/// What a label of a node refers to.
+/// The target of a node's label.
 #[derive(Debug, Clone)]
 pub(super) enum Part {
     Token(Token),
@@ -38,16 +37,16 @@ pub(super) struct Node {
     pub(super) parts: Vec<(Label, Part)>,
 }
 
-/// An error that waits for the rule in which it happened to end.
+/// An error that waits for the end of the rule in which it happened.
 enum Failure {
     NoViable(NoViable),
-    /// The token, and state and node that say what was expected.
+    /// The token, and the state and node that determine the expected tokens.
     Mismatch(TokenId, StateId, NodeId),
 }
 
 struct Frame {
     rule: Rule,
-    /// Where the caller goes on, and what it calls the result.
+    /// Where the caller continues, and its label for the result.
     back_to: usize,
     label: Label,
     /// The caller's node.
@@ -93,7 +92,7 @@ impl<'a, 'o> Machine<'a, 'o> {
         }
     }
 
-    /// Parses the whole text and answers with the root of the parse tree.
+    /// Parses the whole text and returns the root of the parse tree.
     pub(super) fn run(&mut self) -> Result<NodeId, Stop> {
         let mut pc = self.enter(Rule::Start, 0, Label::None, usize::MAX)?;
         let root = self.nodes.len() - 1;
@@ -117,7 +116,7 @@ impl<'a, 'o> Machine<'a, 'o> {
                         self.tokens.consume()?;
                         Some(token)
                     } else {
-                        // The generated code does not look at the error here; it surfaces in the rule that follows.
+                        // The generated code ignores the error here; it surfaces in the next rule.
                         self.recover_inline()?
                     };
                     if let Some(token) = token {
@@ -267,7 +266,7 @@ impl<'a, 'o> Machine<'a, 'o> {
         self.enter_event(rule)
     }
 
-    /// Ends the current rule and answers where its caller goes on.
+    /// Ends the current rule and returns where its caller continues.
     fn leave(&mut self) -> usize {
         self.exit_event();
         let Some(frame) = self.frames.pop() else {
@@ -299,7 +298,7 @@ impl<'a, 'o> Machine<'a, 'o> {
         self.predictor.predict(&mut self.tokens, &situation)
     }
 
-    /// Reports the error of the current rule, skips to where its callers can go on, and ends the rule.
+    /// Reports the error of the current rule, skips to where its callers can continue, and ends the rule.
     fn fail(&mut self) -> Result<usize, Stop> {
         if let Some(failure) = self.failure.take() {
             self.report(&failure)?;
@@ -355,7 +354,7 @@ impl<'a, 'o> Machine<'a, 'o> {
         quote(&self.tokens.text(self.tokens.token(id)))
     }
 
-    /// The tokens that fit at a state, looking through the rules that may end there.
+    /// The tokens that fit at a state, including those after rules that may end there.
     fn expected_at(&self, state: StateId, node: Option<NodeId>) -> Symbols {
         let mut following = self.atn.next(state);
         let mut expected = following.clone();
@@ -386,7 +385,7 @@ impl<'a, 'o> Machine<'a, 'o> {
         }
     }
 
-    /// The tokens at which one of the enclosing rules can go on.
+    /// The tokens at which one of the enclosing rules can continue.
     fn recovery_set(&self) -> Symbols {
         let mut set = Symbols::default();
         for follow in follows(self.atn, &self.nodes, self.node) {
@@ -415,7 +414,7 @@ impl<'a, 'o> Machine<'a, 'o> {
             && *index == at
             && states.contains(&state)
         {
-            // The same place a second time: go on by a token, or the parser would never end.
+            // The same position again: skip a token, or the parser would never end.
             self.skip(&mut skipped)?;
         }
         let at = self.tokens.index();
@@ -446,7 +445,7 @@ impl<'a, 'o> Machine<'a, 'o> {
         Ok(())
     }
 
-    /// Looks whether the next token fits at the start of a block or loop, and repairs what it can.
+    /// Checks whether the next token fits at the start of a block or loop, and recovers if possible.
     fn sync(&mut self, state: StateId) -> Result<(), Stop> {
         if self.recovering {
             return Ok(());
@@ -500,7 +499,7 @@ impl<'a, 'o> Machine<'a, 'o> {
         self.notify(at, &message)
     }
 
-    /// Deletes the next token if the one behind it fits.
+    /// Deletes the next token if the one after it fits.
     fn delete_token(&mut self) -> Result<bool, Stop> {
         let second = self.tokens.after(self.tokens.index())?;
         if !self.expected().contains(self.tokens.symbol(second)) {
@@ -512,7 +511,7 @@ impl<'a, 'o> Machine<'a, 'o> {
         Ok(true)
     }
 
-    /// Repairs a single token: deletes it, or makes up the one that is missing before it.
+    /// Recovers from a single token: deletes it, or inserts the missing one before it.
     fn recover_inline(&mut self) -> Result<Option<Token>, Stop> {
         self.count_recovery()?;
         if self.delete_token()? {
@@ -541,13 +540,13 @@ impl<'a, 'o> Machine<'a, 'o> {
         self.notify(at, &message)
     }
 
-    /// The token that was expected.
+    /// The expected token.
     fn missing(&self) -> Token {
         let expected = self.expected().first().unwrap_or(0);
         let text = match expected {
             EOF => "<missing EOF>".to_owned(),
             1..=28 => format!("<missing {}>", token_name(expected)),
-            // Only tokens that are spelt in one way have a name here.
+            // Only tokens with a fixed spelling have a name here.
             _ => "<missing undefined>".to_owned(),
         };
         self.tokens.make_up(Tok::Ident, text)

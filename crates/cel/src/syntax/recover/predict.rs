@@ -15,12 +15,12 @@ use super::{
     tokens::{Stop, TokenId, Tokens},
 };
 
-/// A place that an alternative may have reached.
+/// A position that an alternative may have reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Config {
     state: StateId,
     alt: u8,
-    /// The precedence that must be allowed, 0 for none.
+    /// The required precedence; 0 for none.
     predicate: i32,
     stack: StackId,
     /// Whether the rule of the decision was left on the way.
@@ -29,7 +29,7 @@ struct Config {
     kept: bool,
 }
 
-/// The places reached; those that differ only in their stacks are one.
+/// The reached positions; those that differ only in their stacks are merged.
 #[derive(Debug, Clone, Default)]
 struct Configs {
     list: Vec<Config>,
@@ -53,13 +53,13 @@ impl Configs {
         }
     }
 
-    /// The alternative of all, if it is the same.
+    /// The only alternative, if there is just one.
     fn unique(&self) -> Option<u8> {
         let first = self.list.first()?.alt;
         self.list.iter().all(|config| config.alt == first).then_some(first)
     }
 
-    /// The alternatives by place and stack.
+    /// The alternatives by position and stack.
     fn subsets(&self) -> Vec<u64> {
         let mut subsets: FxHashMap<(StateId, StackId), usize> = FxHashMap::default();
         let mut alts = Vec::new();
@@ -73,7 +73,7 @@ impl Configs {
         alts
     }
 
-    /// Whether some place belongs to one alternative only.
+    /// Whether some position belongs to one alternative only.
     fn has_state_of_one_alt(&self) -> bool {
         let mut alts: FxHashMap<StateId, u64> = FxHashMap::default();
         for config in &self.list {
@@ -86,10 +86,10 @@ impl Configs {
 /// A state of the automaton of a decision.
 struct Node {
     configs: Rc<Configs>,
-    /// Target by token (the end of the text first), `Some(None)` where there is no way on.
+    /// Target by token (the end of the text first); `Some(None)` is a dead end.
     #[expect(clippy::option_option, reason = "not computed, and computed to be none")]
     edges: [Option<Option<usize>>; 40],
-    /// The alternative, where the state decides.
+    /// The alternative, if the state decides.
     accepts: Option<u8>,
     conflict: bool,
     /// Precedences to be checked before the decision counts: precedence (0: none) and alternative.
@@ -104,14 +104,14 @@ struct Automaton {
     starts: FxHashMap<i32, usize>,
 }
 
-/// No alternative fits: the token where the decision began and the one that does not fit.
+/// No alternative fits: the token where the decision began and the offending one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NoViable {
     pub(super) start: TokenId,
     pub(super) offending: TokenId,
 }
 
-/// What the parser knows when it asks.
+/// The parser's state at a decision.
 pub(super) struct Situation<'a> {
     pub(super) decision: StateId,
     pub(super) precedence: i32,
@@ -340,7 +340,7 @@ impl Predictor {
         }
     }
 
-    /// Drops operators that bind too loosely, and ways out of the loop that an operator takes as well.
+    /// Drops operators that bind too loosely, and exits from the loop that an operator covers.
     fn filter_precedence(&mut self, configs: &Configs, precedence: i32) -> Configs {
         let mut filtered = Configs::default();
         let mut first: FxHashMap<StateId, StackId> = FxHashMap::default();
@@ -364,7 +364,7 @@ impl Predictor {
         filtered
     }
 
-    /// The places that are reached with a token.
+    /// The positions reached with a token.
     fn reach(&mut self, situation: &Situation<'_>, configs: &Configs, symbol: i16, full: bool) -> Option<Configs> {
         let mut intermediate = Configs::default();
         let mut stopped = Vec::new();
@@ -409,7 +409,7 @@ impl Predictor {
         (!reach.list.is_empty()).then_some(reach)
     }
 
-    /// At the end of the text only places at the end of a rule are left.
+    /// At the end of the text only positions at the end of a rule remain.
     fn only_stopped(&mut self, configs: Configs, look_to_end: bool, full: bool) -> Configs {
         if configs.list.iter().all(|config| self.is_stop(config.state)) {
             return configs;
@@ -492,7 +492,7 @@ impl Predictor {
         }
     }
 
-    /// The place behind an edge that needs no token.
+    /// The position after an edge that needs no token.
     fn step(
         &mut self,
         config: &Config,
@@ -530,7 +530,7 @@ impl Predictor {
         Some(next)
     }
 
-    /// Whether entering the operator loop again would only repeat what an enclosing level of the same rule does.
+    /// Whether re-entering the operator loop would only repeat an enclosing level of the same rule.
     fn can_drop_loop(&self, config: &Config) -> bool {
         let entry = self.atn.state(config.state);
         if !entry.operator_loop || config.stack == EMPTY {
@@ -560,7 +560,7 @@ impl Predictor {
     }
 }
 
-/// The lowest alternative that completed the rule of the decision; one whose precedence is allowed goes first.
+/// The lowest alternative that completed the rule of the decision; one with permitted precedence takes priority.
 fn finished(configs: &Configs, precedence: i32, atn: &Atn, stacks: &Stacks) -> Option<u8> {
     let done = |config: &&Config| {
         config.outer
@@ -578,7 +578,7 @@ fn finished(configs: &Configs, precedence: i32, atn: &Atn, stacks: &Stacks) -> O
     lowest(true).or_else(|| lowest(false))
 }
 
-/// The precedences that the alternatives in question depend on; empty if on none.
+/// The precedences that the alternatives in question depend on; empty if none.
 fn predicates(configs: &Configs) -> Vec<(i32, u8)> {
     let mut by_alt: Vec<(i32, u8)> = Vec::new();
     for config in &configs.list {

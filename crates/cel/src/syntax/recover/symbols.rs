@@ -1,13 +1,13 @@
 //! Sets of tokens as messages list them.
 //!
-//! Upstream counterpart: antlr4-go `interval_set.go`. A set is a list of ranges, and joining ranges looks at one
-//! neighbour only, as there: what a message lists depends on it.
+//! Upstream counterpart: antlr4-go `interval_set.go`. A set is a list of ranges. As upstream, joining ranges considers
+//! only one neighbour, which affects the lists in messages.
 
 use std::fmt::Write as _;
 
 use super::{super::lexer::Tok, grammar::token_name};
 
-/// Stands for "the rule may end here".
+/// Marks that the rule may end here.
 pub(super) const EPSILON: i16 = -2;
 /// The end of the text.
 pub(super) const EOF: i16 = -1;

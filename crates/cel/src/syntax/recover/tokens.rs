@@ -1,4 +1,4 @@
-//! The token stream of the recovering parser: scanned as far as the parser looks, errors reported on the way.
+//! The token stream of the recovering parser: scanned on demand, reporting errors.
 //!
 //! Upstream counterpart: antlr4-go `lexer.go` and `common_token_stream.go`, cel-go's `SyntaxError` listener.
 
@@ -11,11 +11,10 @@ use super::{
 };
 use crate::issue::{IssueSink, Location, Source};
 
-/// Why parsing ended before the end of the text; everything that there is to say has been reported.
+/// Parsing ended before the end of the text; all problems have been reported.
 #[derive(Debug)]
 pub(super) struct Stop;
 
-/// Collects what is wrong.
 pub(super) struct Reporter<'a> {
     pub(super) source: Source<'a>,
     pub(super) sink: IssueSink,
@@ -47,7 +46,7 @@ impl<'a> Reporter<'a> {
         Ok(())
     }
 
-    /// Reports a problem that has no place and ends the parse.
+    /// Reports a problem without location and ends the parse.
     pub(super) fn fatal(&mut self, message: String) -> Stop {
         self.sink.report(Location::NONE, message);
         Stop
@@ -70,29 +69,29 @@ fn reserved_words(message: &str) -> String {
     rewritten().unwrap_or_else(|| message.to_owned())
 }
 
-/// A token of the text, or one that the parser made up for a missing one.
+/// A token of the text, or one inserted in place of a missing one.
 #[derive(Debug, Clone)]
 pub(super) struct Token {
     pub(super) tok: Tok,
-    /// Bytes of the text.
+    /// In bytes of the text.
     start: usize,
     end: usize,
     /// The code-point offset.
     pub(super) offset: i32,
-    /// The text of a token that was made up.
+    /// The text of an inserted token.
     made_up: Option<String>,
 }
 
-/// The number of a token in the stream.
+/// The index of a token in the stream.
 pub(super) type TokenId = usize;
 
 /// The tokens that were scanned so far.
 pub(super) struct Tokens<'a> {
     text: &'a str,
     scanned: Vec<Token>,
-    /// The token that comes next; never white space or a comment.
+    /// The next token; never white space or a comment.
     index: TokenId,
-    /// Where scanning goes on: byte and code point.
+    /// The current scan position: byte and code point.
     position: (usize, i32),
     pub(super) reporter: Reporter<'a>,
 }
@@ -103,7 +102,7 @@ impl<'a> Tokens<'a> {
             text,
             scanned: Vec::new(),
             index: 0,
-            // In an empty text cel-go finds no place for an offset.
+            // In an empty text cel-go finds no location for an offset.
             position: (0, if text.is_empty() { -1 } else { 0 }),
             reporter: Reporter::new(text, options),
         };
@@ -182,7 +181,7 @@ impl<'a> Tokens<'a> {
         self.symbol(self.index)
     }
 
-    /// The token behind `id`; the end of the text has none behind it.
+    /// The token after `id`; the end of the text is the last.
     pub(super) fn after(&mut self, id: TokenId) -> Result<TokenId, Stop> {
         if self.scanned[id].tok == Tok::Eof {
             return Ok(id);
@@ -197,13 +196,12 @@ impl<'a> Tokens<'a> {
             .find(|id| !matches!(self.scanned[*id].tok, Tok::Whitespace | Tok::Comment))
     }
 
-    /// Steps over the next token, unless it is the end.
+    /// Consumes the next token, unless it is the end.
     pub(super) fn consume(&mut self) -> Result<(), Stop> {
         self.index = self.after(self.index)?;
         Ok(())
     }
 
-    /// The text of a token.
     pub(super) fn text(&self, token: &Token) -> String {
         match (&token.made_up, token.tok) {
             (Some(text), _) => text.clone(),
@@ -223,7 +221,7 @@ impl<'a> Tokens<'a> {
             .collect()
     }
 
-    /// A token that is not there: it stands where the next one does, or before the end of the text.
+    /// Creates a missing token: it is located at the next one, or before the end of the text.
     pub(super) fn make_up(&self, tok: Tok, text: String) -> Token {
         let mut at = self.index;
         if self.scanned[at].tok == Tok::Eof {

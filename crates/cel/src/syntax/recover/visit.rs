@@ -1,7 +1,7 @@
-//! Makes the tree of the parse tree.
+//! Converts the parse tree to the tree.
 //!
-//! Upstream counterpart: the visitors of cel-go `parser/parser.go`. They also run over a parse tree with holes, where
-//! they report what they miss; the order of visits is the order of reports.
+//! Upstream counterpart: the visitors of cel-go `parser/parser.go`. They also run over an incomplete parse tree and
+//! report missing parts; the order of visits is the order of reports.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ impl Visitor<'_, '_, '_, '_> {
         self.machine.tokens.text(token)
     }
 
-    /// Where a node of the parse tree starts.
+    /// The start of a node of the parse tree.
     fn offset(&self, id: NodeId) -> i32 {
         let start = self.machine.nodes[id].start;
         self.machine.tokens.token(start).offset
@@ -107,7 +107,7 @@ impl Visitor<'_, '_, '_, '_> {
         self.machine.tokens.reporter.source.location(offset)
     }
 
-    /// Reports a problem at an offset; the node that stands for the unreadable part is the answer.
+    /// Reports a problem at an offset; returns a node in place of the unreadable part.
     fn report(&mut self, offset: i32, message: &str) -> ExprId {
         let node = self.builder.add_unspecified(offset);
         let location = self.location(offset);
@@ -124,7 +124,7 @@ impl Visitor<'_, '_, '_, '_> {
         Ok(())
     }
 
-    /// Steps down through nodes that only pass on what is below them.
+    /// Descends through nodes that only wrap another one.
     fn unnest(&self, id: Option<NodeId>) -> Option<NodeId> {
         let mut id = id?;
         loop {
@@ -162,7 +162,7 @@ impl Visitor<'_, '_, '_, '_> {
         Ok(visited)
     }
 
-    /// A part of the parse tree that no visitor knows; worth a message only where there is none yet.
+    /// A part of the parse tree that no visitor handles; reported only if there is no other message.
     fn unknown(&mut self, what: &str) -> ExprId {
         if self.machine.tokens.reporter.sink.is_empty() {
             let message = format!("unknown parse element encountered: {what}");
@@ -260,7 +260,6 @@ impl Visitor<'_, '_, '_, '_> {
         Ok(self.builder.place_call(at, op, vec![operand]))
     }
 
-    /// The name of a field.
     fn field_name(&self, id: Option<NodeId>) -> Result<Name, &'static str> {
         let Some(id) = id else {
             return Err("unsupported ident kind");
@@ -533,7 +532,7 @@ impl Visitor<'_, '_, '_, '_> {
             Ok(value) => self.builder.literal(offset, value),
             Err(message) => {
                 let error = self.report(offset, message);
-                // A string that cannot be read stays a literal, a number does not.
+                // An unreadable string stays a literal, a number does not.
                 match kind {
                     Kind::String => self.builder.literal(offset, Literal::String(Arc::from(text))),
                     Kind::Bytes => self

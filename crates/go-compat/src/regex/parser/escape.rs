@@ -9,7 +9,7 @@ use crate::regex::{
 };
 
 impl Parser<'_> {
-    /// Reads what starts with a backslash outside a class.
+    /// Reads an escape outside a class.
     pub(super) fn escape(&mut self) -> Result<(), Error> {
         let start = self.rest;
         match start.as_bytes().get(1).copied() {
@@ -46,14 +46,14 @@ impl Parser<'_> {
                 Some(set) => self.class(set),
                 None => match self.char_escape()? {
                     Ok(c) => self.literal(c),
-                    // A surrogate: never in a text, but Go takes it.
+                    // A surrogate cannot occur in a `str`, but Go accepts it in a pattern.
                     Err(_) => self.class(Set::empty()),
                 },
             },
         }
     }
 
-    /// Reads `\pN`, `\p{Name}`, `\d` and their kin, if one is next.
+    /// Reads `\pN`, `\p{Name}`, `\d` and similar groups, if one is next.
     fn group_escape(&mut self) -> Result<Option<Set>, Error> {
         let start = self.rest;
         let &[b'\\', letter, ..] = start.as_bytes() else {
@@ -95,7 +95,7 @@ impl Parser<'_> {
         Ok(Some(set))
     }
 
-    /// Reads an escaped character; the inner error is a surrogate, which is no `char`.
+    /// Reads an escaped character; the inner error is a surrogate, which is not a `char`.
     fn char_escape(&mut self) -> Result<Result<char, u32>, Error> {
         let start = self.rest;
         self.advance(1);
@@ -131,11 +131,11 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads what follows `\x`: two digits, or any number of them in braces.
+    /// Reads the digits after `\x`: two, or any number in braces.
     fn hex(&mut self) -> Option<u32> {
         let first = self.next()?;
         if first != '{' {
-            // Go reads the second character before it judges the first.
+            // Go reads the second character before it checks the first.
             let second = self.next();
             return Some(first.to_digit(16)? * 16 + second?.to_digit(16)?);
         }
@@ -169,10 +169,10 @@ impl Parser<'_> {
         if negated {
             self.advance(1);
         }
-        // Groups bring their own folding, single characters and ranges are folded together at the end.
+        // Groups are already folded; single characters and ranges are folded together at the end.
         let mut groups: Vec<ClassUnicodeRange> = Vec::new();
         let mut plain: Vec<ClassUnicodeRange> = Vec::new();
-        // A group that is named again adds nothing.
+        // A repeated group adds nothing.
         let mut seen: Vec<&str> = Vec::new();
         let mut first = true;
         while first || !self.rest.starts_with(']') {

@@ -1,6 +1,6 @@
-//! DER: the elements of which certificates are made.
+//! DER: the elements of certificates.
 //!
-//! Upstream counterpart: `golang.org/x/crypto/cryptobyte`, which Go's certificate parser reads with.
+//! Upstream counterpart: `golang.org/x/crypto/cryptobyte`, which Go's certificate parser uses.
 
 use crate::text::time::Timestamp;
 
@@ -11,11 +11,11 @@ pub const OCTET_STRING: u8 = 4;
 pub const OBJECT_IDENTIFIER: u8 = 6;
 pub const SEQUENCE: u8 = 0x30;
 pub const SET: u8 = 0x31;
-/// A tag of the surrounding type; `CONSTRUCTED` is added where it holds other elements.
+/// A tag of the surrounding type; add `CONSTRUCTED` if it holds other elements.
 pub const CONTEXT: u8 = 0x80;
 pub const CONSTRUCTED: u8 = 0x20;
 
-/// Bytes from which elements are read off the front.
+/// Bytes from which elements are read in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Der<'a>(pub &'a [u8]);
 
@@ -24,7 +24,7 @@ impl<'a> Der<'a> {
         self.0.is_empty()
     }
 
-    /// The next element: its tag, its content, and all of it.
+    /// The next element: its tag, its content, and the complete element.
     pub fn any(&mut self) -> Option<(u8, Der<'a>, &'a [u8])> {
         let [tag, first, ..] = *self.0 else { return None };
         if tag & 0x1f == 0x1f {
@@ -39,7 +39,7 @@ impl<'a> Der<'a> {
             }
             let digits = self.0.get(2..2 + count)?;
             let length = digits.iter().fold(0_u64, |length, &b| length << 8 | u64::from(b));
-            // The shortest form is the only one.
+            // Only the shortest form is valid.
             if length < 128 || digits[0] == 0 {
                 return None;
             }
@@ -62,7 +62,7 @@ impl<'a> Der<'a> {
         self.any().map(|(_, content, _)| content)
     }
 
-    /// All of the next element, which must have this tag.
+    /// The complete next element, which must have this tag.
     pub fn element(&mut self, tag: u8) -> Option<&'a [u8]> {
         if !self.peek(tag) {
             return None;
@@ -79,7 +79,7 @@ impl<'a> Der<'a> {
         }
     }
 
-    /// The bytes of an integer, in two's complement and as few as possible.
+    /// The bytes of an integer, in minimal two's complement.
     pub fn integer(&mut self) -> Option<&'a [u8]> {
         self.integer_tagged(INTEGER)
     }
@@ -115,7 +115,7 @@ impl<'a> Der<'a> {
         }
     }
 
-    /// The bytes of a bit string and how many bits of the last one do not count.
+    /// The bytes of a bit string and the number of unused bits in the last one.
     pub fn bit_string(&mut self) -> Option<(&'a [u8], u8)> {
         let (&padding, bytes) = self.take(BIT_STRING)?.0.split_first()?;
         let unused = bytes.last().map_or(0xff, |last| *last);
@@ -130,7 +130,7 @@ impl<'a> Der<'a> {
         object_identifier(bytes)
     }
 
-    /// A date of either form.
+    /// A time in either form (UTCTime or GeneralizedTime).
     pub fn time(&mut self) -> Result<Timestamp, &'static str> {
         match self.0.first() {
             Some(0x17) => self
@@ -146,7 +146,7 @@ impl<'a> Der<'a> {
     }
 }
 
-/// The numbers of an object identifier.
+/// Decodes an object identifier.
 pub fn object_identifier(bytes: &[u8]) -> Option<Vec<u32>> {
     let mut numbers = Vec::new();
     let mut rest = bytes;
@@ -160,7 +160,7 @@ pub fn object_identifier(bytes: &[u8]) -> Option<Vec<u32>> {
         }
         rest = &rest[length..];
         if numbers.is_empty() {
-            // The first two numbers share one.
+            // The first byte encodes the first two numbers.
             let first = (value / 40).min(2);
             numbers.extend([first as u32, (value - 40 * first) as u32]);
         } else {

@@ -1,6 +1,8 @@
-//! Extensions of certificates.
+//! Certificate extensions.
 //!
-//! Upstream counterpart: Go's `crypto/x509/parser.go` `processExtensions`; the deviations are those of [`super`].
+//! Upstream counterpart: Go's `crypto/x509/parser.go` `processExtensions`.
+//!
+//! Known deviations: those of [`super`].
 
 use super::{
     Parsed,
@@ -12,7 +14,7 @@ use crate::text::{
     url::{self, Url},
 };
 
-/// The extensions of a certificate and what they say.
+/// The parsed extensions of a certificate.
 #[derive(Default)]
 pub struct Extensions<'a> {
     pub all: Vec<(Vec<u32>, bool, &'a [u8])>,
@@ -47,7 +49,7 @@ pub struct Constraints {
     pub ranges: Vec<(String, String)>,
     pub emails: Vec<String>,
     pub uri_domains: Vec<String>,
-    /// Whether there are names of other types.
+    /// Names of other types are present.
     unhandled: bool,
 }
 
@@ -60,7 +62,7 @@ fn address(bytes: &[u8]) -> Option<String> {
         return Some(std::net::Ipv4Addr::from(four).to_string());
     }
     let six = std::net::Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?);
-    // Go prints a mapped address as the one it stands for.
+    // Go prints an IPv4-mapped address as IPv4.
     Some(
         six.to_ipv4_mapped()
             .map_or_else(|| six.to_string(), |four| four.to_string()),
@@ -88,7 +90,7 @@ impl<'a> Extensions<'a> {
         Ok(extensions)
     }
 
-    /// The extensions that a request asks for, in one of its attributes.
+    /// The extensions that a certificate request contains in one of its attributes.
     pub fn requested(mut attributes: Der<'a>) -> Parsed<Self> {
         const EXTENSION_REQUEST: [u32; 7] = [1, 2, 840, 113_549, 1, 9, 14];
         while let Some(mut attribute) = attributes.take(SEQUENCE) {
@@ -180,7 +182,7 @@ impl<'a> Extensions<'a> {
         Ok(())
     }
 
-    /// The uses that Go has numbers for, and the others.
+    /// Parses the extended key usages: those that Go numbers, and the others.
     fn key_usages(&mut self, value: &[u8]) -> Option<()> {
         let mut list = Der(value).take(SEQUENCE)?;
         while !list.is_empty() {

@@ -1,6 +1,7 @@
 //! PEM blocks.
 //!
-//! Upstream counterpart: Go's `encoding/pem` `Decode`: the first block that is well formed, whatever stands around it.
+//! Upstream counterpart: Go's `encoding/pem` `Decode`: finds the first well-formed block, regardless of the surrounding
+//! text.
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
@@ -22,7 +23,7 @@ fn find_last(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).rposition(|window| window == needle)
 }
 
-/// The first line without the white space at its end, and what follows it.
+/// The first line without trailing white space, and the rest.
 fn line(data: &[u8]) -> (&[u8], &[u8]) {
     let (first, rest) = match data.iter().position(|&b| b == b'\n') {
         Some(end) => (
@@ -38,11 +39,11 @@ fn line(data: &[u8]) -> (&[u8], &[u8]) {
     (&first[..length], rest)
 }
 
-/// The first block, and what follows it.
+/// The first block, and the rest.
 pub fn decode(data: &[u8]) -> Option<(Block, &[u8])> {
     let mut rest = data;
     loop {
-        // The last beginning before the first end: beginnings without an end are passed over.
+        // The last beginning before the first end: beginnings without an end are skipped.
         let end = find_end(rest)?;
         let after_end = &rest[end + END.len()..];
         if let Some(block) = block(rest, end, after_end) {
@@ -52,7 +53,7 @@ pub fn decode(data: &[u8]) -> Option<(Block, &[u8])> {
     }
 }
 
-/// An end stands at the start of a line.
+/// An end marker is at the start of a line.
 fn find_end(data: &[u8]) -> Option<usize> {
     let mut from = 0;
     loop {
@@ -91,7 +92,7 @@ fn block(data: &[u8], end: usize, after_end: &[u8]) -> Option<Block> {
     })
 }
 
-/// Standard base64 with padding; line breaks and blanks do not count.
+/// Standard base64 with padding; line breaks and blanks are ignored.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text.iter().copied().filter(|b| !b" \t\r\n".contains(b)).collect();
     crate::text::base64::decode(&digits, true).ok()

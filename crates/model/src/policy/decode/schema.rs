@@ -1,27 +1,53 @@
-//! What the schema has against a document, in the API server's words: `kyverno test` prints it for documents that it drops.
+//! Schema violations with the API server's messages: `kyverno test` prints them for documents that it drops.
 //!
 //! Upstream counterpart: the validation of `k8s.io/apiextensions-apiserver`, which kubectl-validate calls.
 
 use super::{Decoder, choice};
 use kyvtest_go_compat::yaml::{Kind, Node};
 
+/// A schema violation with the API server's message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaProblem {
+    pub kind: SchemaProblemKind,
+    pub message: String,
+}
+
+/// The part of the schema that a document violates. It decides whether the schema's CEL rules are evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemaProblemKind {
+    /// A missing field, a wrong type or an unsupported value: CEL rules are not evaluated.
+    Structure,
+    /// Any other constraint on a value; CEL rules are still evaluated.
+    Value,
+    /// A CEL rule.
+    Rule,
+}
+
 impl Decoder<'_> {
-    /// Notes what the schema has against the document, in the API server's words; the mistake itself is reported apart.
-    pub(in crate::policy) fn schema_problem(&mut self, text: String) {
-        self.schema_problems.push(text);
+    pub(super) fn add_schema_problem(&mut self, kind: SchemaProblemKind, message: String) {
+        self.schema_problems.push(SchemaProblem { kind, message });
     }
 
-    /// Notes that the current field breaks the schema. `problem` is the API server's text after the path.
+    /// Records a schema violation, with the API server's message; the error itself is reported separately.
+    pub(in crate::policy) fn schema_problem(&mut self, text: String) {
+        self.add_schema_problem(SchemaProblemKind::Value, text);
+    }
+
+    /// Records that the current field violates the schema. `problem` is the API server's message after the path.
     pub(in crate::policy) fn schema_error(&mut self, node: Node<'_>, problem: String) {
+        self.violation(SchemaProblemKind::Value, node, problem);
+    }
+
+    fn violation(&mut self, kind: SchemaProblemKind, node: Node<'_>, problem: String) {
         let path = self.path();
         let short = problem.rsplit(": ").next().unwrap_or(&problem).to_owned();
-        self.schema_problems.push(format!("{path}: {problem}"));
+        self.add_schema_problem(kind, format!("{path}: {problem}"));
         self.bad_value(self.span(node), format!("`{path}` breaks the schema: {short}"));
     }
 
-    /// Notes that the current field breaks a rule of the schema in CEL.
+    /// Records that the current field violates a CEL rule of the schema.
     pub(in crate::policy) fn schema_rule(&mut self, node: Node<'_>, rule: &str) {
-        self.schema_error(node, format!("Invalid value: {rule}"));
+        self.violation(SchemaProblemKind::Rule, node, format!("Invalid value: {rule}"));
     }
 
     /// Checks that a map has exactly one of some fields.
@@ -36,11 +62,11 @@ impl Decoder<'_> {
             0 => "none valid".to_owned(),
             count => format!("{count} valid alternatives"),
         };
-        self.schema_problems.push(format!(
+        self.schema_problem(format!(
             "<nil>: Invalid value: \"\": \"{path}\" must validate one and only one schema (oneOf). Found {found}"
         ));
         if let (0, Some(first)) = (count, names.first()) {
-            self.schema_problems.push(format!("{path}.{first}: Required value"));
+            self.add_schema_problem(SchemaProblemKind::Structure, format!("{path}.{first}: Required value"));
         }
         let message = format!("`{path}` must have exactly one of {}", choice(names));
         self.bad_value(self.span(node), message);
@@ -48,18 +74,18 @@ impl Decoder<'_> {
 
     pub(super) fn note_wrong_type(&mut self, node: Node<'_>, wanted: &str) {
         let (path, of, wants) = (self.path(), schema_type(node), schema_word(wanted));
-        self.schema_problems.push(format!(
-            "{path}: Invalid value: \"{of}\": {path} in body must be of type {wants}: \"{of}\""
-        ));
+        let message = format!("{path}: Invalid value: \"{of}\": {path} in body must be of type {wants}: \"{of}\"");
+        self.add_schema_problem(SchemaProblemKind::Structure, message);
     }
 
     pub(super) fn note_unsupported(&mut self, found: &str, words: &[&str]) {
         let path = self.path();
         let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
-        self.schema_problems.push(format!(
+        let message = format!(
             "{path}: Unsupported value: {found:?}: supported values: {}",
             words.join(", ")
-        ));
+        );
+        self.add_schema_problem(SchemaProblemKind::Structure, message);
     }
 }
 
@@ -76,7 +102,7 @@ fn schema_type(node: Node<'_>) -> &'static str {
     }
 }
 
-/// The schema's name of a wanted kind of value.
+/// The schema's name of an expected type.
 fn schema_word(wanted: &str) -> &'static str {
     match wanted {
         "a map" => "object",

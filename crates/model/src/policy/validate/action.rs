@@ -1,4 +1,4 @@
-//! What a rule does: its kinds, and its `validate` part.
+//! Checks of a rule's kinds and of its `validate` section.
 
 use std::sync::LazyLock;
 
@@ -9,17 +9,17 @@ use kyvtest_go_compat::{
     yaml::{Entries, Items, Kind, Node},
 };
 
-/// A variable of the request that every kind may use.
+/// A variable of the request that is available for every kind.
 static COMMON: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\{\{\s*(request\.|serviceAccountName|serviceAccountNamespace)[^{}]*\}\}").ok());
 
 const ONLY_METADATA: &str =
     "policy can only deal with the metadata field of the resource if the rule does not match any kind";
 
-/// The kinds of a rule in force: `*` stands alone, and only where it can be dealt with.
+/// Checks the kinds of an effective rule: `*` must be the only one, and is not always supported.
 ///
 /// # Errors
-/// The first mistake, in upstream's words.
+/// The first error, with upstream's message.
 pub(super) fn kinds(rule: &Rule, i: usize, background: bool) -> Result<(), String> {
     let blocks = [("match", Some(&rule.matches)), ("exclude", rule.exclude.as_ref())];
     for (name, block) in blocks {
@@ -73,8 +73,8 @@ fn wildcard(rule: &Rule, kinds: &[&str], background: bool) -> Result<(), &'stati
     Ok(())
 }
 
-/// Whether the keys of a list of conditions, the old form, ask for what every kind has: metadata, or a variable that is not
-/// of the specification.
+/// Whether the keys of a list of conditions, the old form, only use what every kind has: metadata, or a variable
+/// outside the spec.
 fn only_common_keys(deny: Node<'_>) -> bool {
     let conditions = deny.get("conditions").and_then(Node::as_seq);
     conditions.into_iter().flat_map(Items::iter).all(|condition| {
@@ -84,7 +84,7 @@ fn only_common_keys(deny: Node<'_>) -> bool {
     })
 }
 
-/// What is said of a rule with a filter that has no kinds.
+/// The message about a rule with a filter without kinds.
 pub(super) fn no_kind(rule: &Rule) -> String {
     if only_metadata(rule) {
         "at least one element must be specified in a kind block, the kind attribute is mandatory when working with the \
@@ -95,7 +95,7 @@ pub(super) fn no_kind(rule: &Rule) -> String {
     }
 }
 
-/// Whether patterns and patches of a rule look at nothing but metadata.
+/// Whether patterns and patches of a rule only use metadata.
 fn only_metadata(rule: &Rule) -> bool {
     let metadata = |node: Node<'_>| {
         let entries = node.as_map().into_iter().flat_map(Entries::iter);
@@ -126,10 +126,10 @@ fn only_metadata(rule: &Rule) -> bool {
     }
 }
 
-/// The `validate` part of a rule in force.
+/// Checks the `validate` section of an effective rule.
 ///
 /// # Errors
-/// The first mistake, in upstream's words.
+/// The first error, with upstream's message.
 pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
     let Some(validate) = rule.validate.as_ref().filter(|_| has(rule, "validate")) else {
         return Ok(());
@@ -194,7 +194,7 @@ fn patterns(validate: &Validate) -> Result<(), (String, String)> {
     Ok(())
 }
 
-/// An entry of a loop says over what, and does one thing.
+/// An entry of a loop names its list, and has one type.
 fn foreach(entry: Node<'_>) -> Result<(), &'static str> {
     if entry.get("list").and_then(Node::as_str).is_none_or(str::is_empty) {
         return Err("foreach.list is required");
@@ -212,7 +212,7 @@ fn foreach(entry: Node<'_>) -> Result<(), &'static str> {
     }
 }
 
-/// What Go calls a value that is no list.
+/// Go's name for the type of a value that is not a list.
 fn not_a_list(node: Node<'_>) -> Option<&'static str> {
     match node.kind() {
         Kind::Seq(_) | Kind::Null => None,

@@ -1,10 +1,11 @@
-//! What the API server says of a ValidatingAdmissionPolicy, a MutatingAdmissionPolicy or one of their bindings that is
-//! created.
+//! The API server's validation of new ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings.
 //!
-//! Upstream counterpart: `pkg/apis/admissionregistration/validation` of kubernetes/kubernetes (1.36), after the defaults of
-//! `pkg/apis/admissionregistration/v1`. Objects are read as they were written, not as models: an absent field and an empty one
-//! differ. Known deviations: whether the author may read the parameters is not asked; `matchLabels` are looked at in the
-//! order in which they are written; `ownerReferences` and `managedFields` are not looked at.
+//! Upstream counterpart: `pkg/apis/admissionregistration/validation` of kubernetes/kubernetes (1.36), after the
+//! defaults of `pkg/apis/admissionregistration/v1`. Objects are read as written, not as models: an absent field and an
+//! empty one differ.
+//!
+//! Known deviations: the author's permission to read the parameters is not checked; `matchLabels` are checked in source
+//! order; `ownerReferences` and `managedFields` are not checked.
 
 mod diagnose;
 mod expressions;
@@ -24,27 +25,27 @@ use kyvtest_go_compat::{
     value::Value,
 };
 
-/// Names that end so are those of policies in files of the server.
+/// Names with this suffix are reserved for policies in files of the server.
 const STATIC_SUFFIX: &str = ".static.k8s.io";
 
-/// The bytes that all annotations of an object may have.
+/// The maximum total size of an object's annotations, in bytes.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
-/// What the API server says.
+/// The API server's findings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AdmissionChecked {
-    /// What is wrong, in the order in which the server tells it.
+    /// In the server's order.
     pub errors: Vec<FieldError>,
-    /// The HTTP code of the refusal: 422, 400 where a field has another type, 404 where the version is not served; 0 where
-    /// nothing is wrong.
+    /// The HTTP status: 422, 400 if a field has the wrong type, 404 if the version is not served; 0 if the object is
+    /// valid.
     pub code: u16,
-    /// The whole text of the refusal; empty where nothing is wrong.
+    /// The complete error message; empty if the object is valid.
     pub message: String,
-    /// What the author is warned about.
+    /// Warnings to the author.
     pub warnings: Vec<String>,
 }
 
-/// The kinds that are checked.
+/// The kinds to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Validating,
@@ -69,7 +70,7 @@ impl Kind {
     }
 }
 
-/// Checks a native policy or a binding as it was written. An object of another kind has nothing wrong.
+/// Checks a native policy or a binding as written. An object of another kind has no findings.
 pub fn validate_admission(object: Value<'_>) -> AdmissionChecked {
     let kind = text(object, "kind");
     let Some(of) = Kind::named(kind) else {
@@ -122,7 +123,7 @@ pub fn validate_admission(object: Value<'_>) -> AdmissionChecked {
     }
 }
 
-/// Releases that served other versions are older than the one that is modelled.
+/// Releases that served other versions are older than the modelled one.
 fn not_served() -> AdmissionChecked {
     let message = "the server could not find the requested resource";
     AdmissionChecked {
@@ -137,12 +138,12 @@ fn not_served() -> AdmissionChecked {
     }
 }
 
-/// A text, empty where there is none.
+/// A string; empty if absent.
 fn text<'v>(value: Value<'v>, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What is there and not null.
+/// A value that is present and not null.
 fn present<'v>(value: Value<'v>, key: &str) -> Option<Value<'v>> {
     value.get(key).filter(|value| !value.is_null())
 }
@@ -153,7 +154,7 @@ fn items<'v>(value: Value<'v>, key: &str) -> Vec<Value<'v>> {
     list.iter().flat_map(|list| list.iter()).collect()
 }
 
-/// The texts of a list; null is an empty one.
+/// The strings of a list; null is an empty one.
 fn texts<'v>(value: Value<'v>, key: &str) -> Vec<&'v str> {
     let items = items(value, key);
     items
@@ -166,7 +167,7 @@ fn check_metadata(metadata: Value<'_>, errors: &mut Errors) {
     let mut problems = Vec::new();
     let generate_name = text(metadata, "generateName");
     if !generate_name.is_empty() {
-        // More text follows, so that a dash may be the last of it.
+        // More text follows the prefix, so it may end in a dash.
         let masked = match generate_name.strip_suffix('-').filter(|rest| !rest.is_empty()) {
             Some(rest) => {
                 let mut rest = rest.chars();
@@ -236,7 +237,7 @@ fn check_policy(metadata: Value<'_>, spec: Value<'_>, errors: &mut Errors) {
         return;
     }
     compiler.check_validations(&validations, errors);
-    // A name that is to be generated is there before the object is checked; what it ends with is harmless.
+    // A generated name exists before the object is checked; its suffix is always valid.
     let name = match text(metadata, "name") {
         "" => format!("{}00000", text(metadata, "generateName")),
         name => name.to_owned(),

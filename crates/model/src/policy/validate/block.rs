@@ -7,7 +7,7 @@ use kyvtest_go_compat::{
     yaml::{Items, Node},
 };
 
-/// What the methods of the API types check in a block.
+/// The checks of the API types' methods on a block.
 pub(super) fn fields(
     rule: &Rule,
     section: &str,
@@ -90,7 +90,7 @@ fn user(filter: &ResourceFilter, path: &str, errors: &mut Errors) {
     }
 }
 
-/// Whether a block describes anything in the older form, be it with an empty list.
+/// Whether a block has constraints in the older form, even if only an empty list.
 fn describes(node: Option<Node<'_>>) -> bool {
     let resources = node.and_then(|node| node.get("resources"));
     resources
@@ -99,10 +99,10 @@ fn describes(node: Option<Node<'_>>) -> bool {
         .unwrap_or(false)
 }
 
-/// The blocks of a rule in force.
+/// Checks the blocks of an effective rule.
 ///
 /// # Errors
-/// The first mistake, in upstream's words.
+/// The first error, with upstream's message.
 pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
     let source = rule.source.node();
     let path = format!("path: spec.rules[{i}]");

@@ -1,4 +1,4 @@
-//! What Kyverno refuses only where it can ask a cluster.
+//! Checks that Kyverno can only make in a cluster.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use kyvtest_cel::{
 };
 use kyvtest_go_compat::text::wildcard;
 
-/// Checks a policy as the webhook for policies does; [`validate`] is what the command line does.
+/// Checks a policy as the webhook for policies does; [`validate`] does what the command line does.
 pub fn validate_in_cluster(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>], discovery: &Discovery) -> Checked {
     let mut checked = validate(policy, rules);
     if checked.error.is_none() {
@@ -24,7 +24,7 @@ pub fn validate_in_cluster(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>], disc
     checked
 }
 
-/// Why an exception is refused, if it is: one that also holds for background scans cannot know who asks.
+/// The reason why Kyverno rejects an exception: one that also applies to background scans cannot depend on the user.
 ///
 /// Upstream counterpart: `api/kyverno/v2` (1.19), `PolicyException.Validate`.
 pub fn validate_exception(exception: &PolicyException) -> Option<String> {
@@ -76,12 +76,12 @@ fn conditions(policy: &ClassicPolicy) -> Option<String> {
     (!errors.is_empty()).then(|| format!("match conditions compilation errors: [{}]", errors.join(" ")))
 }
 
-/// A kind that stands for several resources: Kyverno builds a native policy to check the expressions, whether or not the
-/// policy asks for one (`CanGenerateVAP` with `validate`, `pkg/validation/policy/validate.go`), and fails there.
+/// A kind that selects several resources: Kyverno builds a native policy to check the expressions, even if the policy
+/// does not request one (`CanGenerateVAP` with `validate`, `pkg/validation/policy/validate.go`), and fails there.
 ///
-/// Known deviations: only the plainest form of such a policy is looked at (one rule with one match block); a kind that
-/// stands for none is taken for one that the cluster will have; a subresource that is served in several versions is taken, where
-/// upstream takes or refuses it by chance.
+/// Known deviations: only the plainest form of such a policy is checked (one rule with one match block); a kind that
+/// selects no resource is assumed to be added to the cluster later; a subresource that is served in several versions is
+/// accepted, while upstream's decision is random.
 fn ambiguous_kind(policy: &ClassicPolicy, discovery: &Discovery) -> Option<String> {
     let [rule] = &policy.spec.rules[..] else { return None };
     rule.validate.as_ref()?.cel.as_ref()?;
@@ -107,7 +107,7 @@ fn ambiguous_kind(policy: &ClassicPolicy, discovery: &Discovery) -> Option<Strin
     ambiguous.map(|kind| format!("no unique match for kind {}", kind.kind))
 }
 
-/// Subresources are no part of background scans.
+/// Subresources are not part of background scans.
 fn subresources(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>], discovery: &Discovery) -> Option<String> {
     let serves = |selector: &KindSelector| {
         discovery.iter().any(|resource| {

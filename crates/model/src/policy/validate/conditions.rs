@@ -1,4 +1,5 @@
-//! `preconditions` of a rule and `deny.conditions`: complete, with known operators and, for the operation, known words.
+//! `preconditions` of a rule and `deny.conditions`: complete, with known operators and, for the operation, known
+//! values.
 
 use crate::policy::Rule;
 use kyvtest_go_compat::yaml::{Items, Kind, Node, Number};
@@ -27,13 +28,13 @@ const OPERATORS: [&str; 18] = [
 
 const OPERATIONS: [&str; 4] = ["CREATE", "UPDATE", "DELETE", "CONNECT"];
 
-/// What is wrong with a condition: where in it, and what.
+/// A problem in a condition: the path and the message.
 type Fault = (String, String);
 
-/// Checks the conditions of a rule in force.
+/// Checks the conditions of an effective rule.
 ///
 /// # Errors
-/// The first mistake, in upstream's words.
+/// The first error, with upstream's message.
 pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
     let error = |(place, error): Fault| format!("path: spec.rules[{i}].{place}: {error}");
     let deny = rule.validate.as_ref().and_then(|validate| validate.deny.as_ref());
@@ -59,28 +60,25 @@ pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Conditions that must be complete.
+/// Checks conditions that must be complete.
 fn whole(node: Option<Node<'_>>, name: &str) -> Result<(), Fault> {
     let Some(node) = node.filter(|node| !node.is_null()) else {
         return Ok(());
     };
-    for complete in [complete as fn(Node<'_>) -> Result<(), Fault>, operator] {
-        for (place, condition) in conditions(node) {
-            complete(condition).map_err(|(field, error)| {
-                // Upstream calls an operator in `all` one in `any`.
-                let place = if error.contains("`operator` is invalid") {
-                    place.replace(".all", ".any")
-                } else {
-                    place
-                };
-                (format!("{name}{place}.{field}"), error)
-            })?;
-        }
+    for (place, condition) in conditions(node) {
+        complete(condition).map_err(|(field, error)| (format!("{name}{place}.{field}"), error))?;
+    }
+    for (place, condition) in conditions(node) {
+        operator(condition).map_err(|(field, error)| {
+            // Upstream calls an operator in `all` one in `any`.
+            let place = place.replace(".all", ".any");
+            (format!("{name}{place}.{field}"), error)
+        })?;
     }
     Ok(())
 }
 
-/// The operators in the conditions of loops, and of loops in these.
+/// Checks the operators in the conditions of loops, nested ones included.
 fn loops(foreach: Node<'_>, path: &str) -> Result<(), Fault> {
     for entry in foreach.as_seq().into_iter().flat_map(Items::iter) {
         let part = |node: Option<Node<'_>>, place: &str| -> Result<(), Fault> {
@@ -105,7 +103,7 @@ fn loops(foreach: Node<'_>, path: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The conditions of a list, or of `any` and `all`, each with its place.
+/// The conditions of a list, or of `any` and `all`, each with its path.
 fn conditions(node: Node<'_>) -> Vec<(String, Node<'_>)> {
     let items = |node: Option<Node<'_>>, place: &str| -> Vec<(String, _)> {
         let items = node.and_then(Node::as_seq).into_iter().flat_map(Items::iter);
@@ -216,7 +214,7 @@ fn items(list: Option<Node<'_>>) -> impl Iterator<Item = Node<'_>> {
     list.and_then(Node::as_seq).into_iter().flat_map(Items::iter)
 }
 
-/// Warns of the two operators that upstream wants to drop, in what denies and in the conditions of loops.
+/// Warns about the two deprecated operators, in `deny` and in the conditions of loops.
 pub(super) fn deprecated(rule: &Rule, warnings: &mut Vec<String>) {
     let source = rule.source.node();
     let validate = source.get("validate");

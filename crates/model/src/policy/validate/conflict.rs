@@ -1,7 +1,7 @@
-//! Rules whose `exclude` takes away everything that `match` selects, as far as upstream notices.
+//! Rules whose `exclude` removes everything that `match` selects, as far as upstream notices.
 //!
-//! Upstream compares the older form field by field and `any` with `any`; an `exclude` with nothing but `any` looks empty to
-//! the former comparison, so that it takes away everything.
+//! Upstream compares the older form field by field and `any` with `any`; an `exclude` with only `any` looks empty to
+//! the former comparison, so that it removes everything.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn texts(list: &[Text]) -> BTreeSet<&str> {
     list.iter().map(|text| text.value.as_str()).collect()
 }
 
-/// Whether what is excluded covers what is matched: with nothing excluded it does, with nothing matched it does not.
+/// Whether the excluded set covers the matched one: an empty `excluded` does, an empty `matched` is not covered.
 fn covers<T: Ord>(excluded: &BTreeSet<T>, matched: &BTreeSet<T>) -> bool {
     excluded.is_empty() || (!matched.is_empty() && matched.is_subset(excluded))
 }
@@ -104,7 +104,7 @@ pub(super) fn is_empty_set(rule: &Rule) -> bool {
     }
 }
 
-/// Whether both or neither have a selector, and that which is matched is among that which is excluded.
+/// Whether both or neither have a selector, and the matched one is among the excluded ones.
 fn selects_less(excluded: Option<&Spanned<LabelSelector>>, matched: Option<&Spanned<LabelSelector>>) -> bool {
     let (excluded, matched) = match (excluded, matched) {
         (None, None) => return true,

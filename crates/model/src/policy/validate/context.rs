@@ -1,6 +1,6 @@
-//! Context entries of a rule: names that are free, and what each kind of entry needs.
+//! Context entries of a rule: available names, and the required fields of each kind of entry.
 //!
-//! Upstream counterpart: `validateRuleContext` and what it calls in `pkg/validation/policy/validate.go`.
+//! Upstream counterpart: `validateRuleContext` and its callees in `pkg/validation/policy/validate.go`.
 
 use crate::policy::Rule;
 use kyvtest_go_compat::{
@@ -21,7 +21,7 @@ const TAKEN: [&str; 6] = [
 /// Checks the entries of a rule.
 ///
 /// # Errors
-/// The first mistake, in upstream's words.
+/// The first error, with upstream's message.
 pub(super) fn check(rule: &Rule) -> Result<(), String> {
     let entries = rule.context.as_ref().and_then(|context| context.node().as_seq());
     for entry in entries.into_iter().flat_map(Items::iter) {
@@ -91,7 +91,7 @@ fn image_registry(registry: Node<'_>) -> Result<(), String> {
     query(registry)
 }
 
-/// A query with variables in it is not known before they are.
+/// A query with variables cannot be checked before substitution.
 fn query(part: Node<'_>) -> Result<(), String> {
     let query = text(part, "jmesPath");
     if query.is_empty() || has_variable(query) {

@@ -1,7 +1,7 @@
-//! `generate` of a rule: what is made is named, and made in one way.
+//! `generate` of a rule: the generated object is named, and has one source.
 //!
-//! Upstream counterpart: `Generation.Validate` and `GeneratePattern.Validate` in `api/kyverno/v1`, without a cluster, so that
-//! every kind counts as one in namespaces.
+//! Upstream counterpart: `Generation.Validate` and `GeneratePattern.Validate` in `api/kyverno/v1`, without a cluster,
+//! so that every kind counts as namespaced.
 
 use super::{Errors, json};
 use crate::policy::{ClassicPolicy, PolicyKind, Rule};
@@ -107,10 +107,10 @@ fn pattern(policy: &ClassicPolicy, node: Node<'_>, path: &str, errors: &mut Erro
     }
 }
 
-/// Checks a rule in force.
+/// Checks an effective rule.
 ///
 /// # Errors
-/// In upstream's words.
+/// With upstream's message.
 pub(super) fn check(rule: &Rule) -> Result<(), String> {
     let Some(node) = rule.generate.as_ref().map(|part| part.node()) else {
         return Ok(());
@@ -123,8 +123,8 @@ pub(super) fn check(rule: &Rule) -> Result<(), String> {
     Ok(())
 }
 
-/// Why the `generate` part of a rule cannot be decoded as an object, which `kyverno test` tries for rules without
-/// `cloneList`; `None` if it can, or if the rule has no such part.
+/// The reason why the `generate` section of a rule cannot be decoded as an object, which `kyverno test` tries for rules
+/// without `cloneList`; `None` if it can, or if the rule has no such section.
 pub fn undecodable(rule: &Rule) -> Option<String> {
     let node = rule.generate.as_ref()?.node();
     let is_object = !text(node, "kind").is_empty() && text(node, "apiVersion").matches('/').count() < 2;

@@ -1,4 +1,5 @@
-//! Rules as Go writes them into its error texts: fields in the order of the Go types, defaults of the schema, HTML escapes.
+//! Rules as Go writes them into its error messages: fields in the order of the Go types, defaults of the schema, HTML
+//! escapes.
 
 mod fields;
 
@@ -11,14 +12,14 @@ use kyvtest_go_compat::{
     yaml::{Entries, Items, Node},
 };
 
-/// What the schema sets in a part.
+/// The defaults that the schema sets in a section.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Schema {
-    /// Everything.
+    /// All defaults.
     V1,
-    /// Everything but `allowExistingViolations`, which v2beta1 does not know.
+    /// All but `allowExistingViolations`, which v2beta1 does not know.
     V2Beta1,
-    /// Nothing: the part is anything to the schema.
+    /// None: the schema accepts anything here.
     Free,
 }
 
@@ -27,7 +28,7 @@ impl Schema {
         if v2beta1 { Self::V2Beta1 } else { Self::V1 }
     }
 
-    /// What is written where a field is absent.
+    /// The text for an absent field.
     fn absent(self, field: &Field) -> &'static str {
         let unset = match self {
             Self::V1 => false,
@@ -44,13 +45,11 @@ fn shaped(node: Node<'_>, shape: &'static [Field], schema: Schema) -> String {
     out
 }
 
-/// A rule.
 pub(super) fn rule(node: Node<'_>, v2beta1: bool) -> String {
     shaped(node, fields::RULE, Schema::of(v2beta1))
 }
 
-/// The `validate` part of a rule, without the conditions of `deny`: they are not looked into, so nothing of them may be
-/// found.
+/// The `validate` section of a rule, without the conditions of `deny`, which upstream's search ignores.
 pub(super) fn validate(node: Node<'_>, v2beta1: bool) -> String {
     let mut out = String::new();
     let kept = fields::VALIDATE.iter().filter(|field| field.name != "deny");
@@ -88,7 +87,7 @@ pub(super) fn image(node: Node<'_>) -> String {
     shaped(node, fields::IMAGE, Schema::V1)
 }
 
-/// A part of an attestor; the schema says nothing of what is nested in one.
+/// A part of an attestor; nested parts have no schema.
 fn of_attestor(node: Node<'_>, shape: &'static [Field], nested: bool) -> String {
     shaped(node, shape, if nested { Schema::Free } else { Schema::V1 })
 }
@@ -98,7 +97,6 @@ pub(super) fn attestors(node: Node<'_>, nested: bool) -> String {
     of_attestor(node, fields::ATTESTORS, nested)
 }
 
-/// An attestor.
 pub(super) fn attestor(node: Node<'_>, nested: bool) -> String {
     of_attestor(node, fields::ATTESTOR, nested)
 }
@@ -123,12 +121,11 @@ pub(super) fn selector(node: Node<'_>) -> String {
     shaped(node, fields::SELECTOR, Schema::V1)
 }
 
-/// A subject.
 pub(super) fn subject(node: Node<'_>) -> String {
     shaped(node, fields::SUBJECT, Schema::V1)
 }
 
-/// Any part, as Go keeps it in memory: an empty text is an absent one, an empty list is not.
+/// Any section, as Go keeps it in memory: an empty string is absent, an empty list is not.
 pub(super) fn reflected(node: Node<'_>) -> serde_json::Value {
     prune(Document::from(node).root().to_serde())
 }
@@ -178,7 +175,7 @@ fn object<'f>(node: Node<'_>, shape: impl Iterator<Item = &'f Field>, schema: Sc
     out.push('}');
 }
 
-/// Writes a field that is there; nothing where Go leaves it out.
+/// Writes a present field; nothing if Go omits it.
 fn written(value: Node<'_>, field: &Field, schema: Schema, out: &mut String) {
     match &field.shape {
         Shape::Struct(shape) => object(value, shape.iter(), schema, out),

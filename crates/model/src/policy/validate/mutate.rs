@@ -1,4 +1,4 @@
-//! `mutate` of a rule: patches that can be read, and one kind of them at a time.
+//! `mutate` of a rule: readable patches, and only one kind of them.
 //!
 //! Upstream counterpart: `pkg/policy/mutate/validate.go`, `validateJSONPatchPathForForwardSlash` in
 //! `pkg/validation/policy/validate.go`, `github.com/evanphx/json-patch/v5`.
@@ -11,10 +11,10 @@ use kyvtest_go_compat::{
     yaml::{self, Items, Node},
 };
 
-/// Checks the JSON patches of a rule in force.
+/// Checks the JSON patches of an effective rule.
 ///
 /// # Errors
-/// The first mistake, in upstream's words.
+/// The first error, with upstream's message.
 pub(super) fn patches(rule: &Rule, i: usize) -> Result<(), String> {
     let text = rule
         .mutate
@@ -52,7 +52,7 @@ pub(super) fn patches(rule: &Rule, i: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a JSON patch has variables in a path, where it can be read at all.
+/// Whether a readable JSON patch has variables in a path.
 pub(super) fn has_variables_in_paths(rule: &Rule) -> bool {
     let text = rule
         .mutate
@@ -75,13 +75,13 @@ pub(super) fn has_variables_in_paths(rule: &Rule) -> bool {
     paths.any(has_variable)
 }
 
-/// Whether a rule in force patches Pods by path, in a block without `any` and `all`.
+/// Whether an effective rule patches Pods by path, in a block without `any` and `all`.
 pub(super) fn patches_pods(rule: &Rule) -> bool {
     let kinds = &rule.matches.inline.resources.kinds;
     rule.mutate.as_ref().is_some_and(|mutate| has_json(mutate.node())) && kinds.iter().any(|kind| kind.text == "Pod")
 }
 
-/// What a rule says of existing objects.
+/// A rule's `mutateExistingOnPolicyUpdate`.
 pub(super) fn existing(rule: &Rule) -> Option<bool> {
     let mutate = rule.mutate.as_ref()?.node();
     mutate.get("mutateExistingOnPolicyUpdate").and_then(Node::as_bool)
@@ -103,7 +103,7 @@ pub(super) fn target_namespaces(policy: &ClassicPolicy, rule: &Rule, path: &str,
     }
 }
 
-/// What a policy says of existing objects.
+/// A policy's `mutateExistingOnPolicyUpdate`.
 pub(super) fn all_existing(policy: &ClassicPolicy) -> bool {
     let spec = policy.spec.source.node();
     spec.get("mutateExistingOnPolicyUpdate").and_then(Node::as_bool) == Some(true)
@@ -131,7 +131,7 @@ fn decodes(patches: &Data) -> Result<(), String> {
     others.try_for_each(|other| wrong(other, "Operation"))
 }
 
-/// An operation with all that it needs.
+/// Checks that an operation is complete.
 fn operation(patch: &Data) -> Result<(), String> {
     let text = |key: &str| patch.get(key).is_some_and(|value| value.as_str().is_some());
     match patch.get("op").and_then(Data::as_str).unwrap_or_default() {
@@ -151,10 +151,10 @@ fn operation(patch: &Data) -> Result<(), String> {
     }
 }
 
-/// Checks that a rule in force patches in one way.
+/// Checks that an effective rule has one kind of patch.
 ///
 /// # Errors
-/// The first mistake, in upstream's words.
+/// The first error, with upstream's message.
 pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
     const ONE: &str = "only one of `patchStrategicMerge` or `patchesJson6902` is allowed";
     let Some(mutate) = rule.mutate.as_ref().map(|mutate| mutate.node()) else {

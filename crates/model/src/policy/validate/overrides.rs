@@ -15,7 +15,7 @@ struct Seen<'p> {
 /// Checks a list of overrides.
 ///
 /// # Errors
-/// The first contradiction, in upstream's words.
+/// The first contradiction, with upstream's message.
 pub(super) fn check(overrides: &[FailureActionOverride], path: &str) -> Result<(), String> {
     let (mut enforce, mut audit) = (Seen::default(), Seen::default());
     for (i, item) in overrides.iter().enumerate() {

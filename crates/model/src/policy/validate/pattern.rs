@@ -1,7 +1,9 @@
-//! Patterns of a rule: which anchors they may have, and that labels and annotations in them are texts.
+//! Patterns of a rule: the permitted anchors, and string values of labels and annotations.
 //!
 //! Upstream counterpart: `pkg/policy/common/validate_pattern.go`, `isLabelAndAnnotationsString` in
-//! `pkg/validation/policy/validate.go`. Where upstream visits maps in random order, the written one counts here.
+//! `pkg/validation/policy/validate.go`.
+//!
+//! Known deviation: upstream visits maps in random order; here the source order counts.
 
 use crate::policy::{Anchor, AnchorKind, Rule};
 use kyvtest_go_compat::yaml::{Entries, Items, Kind, Node};
@@ -9,7 +11,7 @@ use kyvtest_go_compat::yaml::{Entries, Items, Kind, Node};
 /// Checks the anchors of a pattern.
 ///
 /// # Errors
-/// The path of the first that cannot stay, and why.
+/// The path of the first invalid anchor, and the reason.
 pub(super) fn anchors(node: Node<'_>, path: &str) -> Result<(), (String, String)> {
     match node.kind() {
         Kind::Map(entries) => {
@@ -44,10 +46,10 @@ pub(super) fn anchors(node: Node<'_>, path: &str) -> Result<(), (String, String)
     }
 }
 
-/// Refuses other values than texts in the labels and annotations of patterns and patches.
+/// Rejects labels and annotations of patterns and patches whose values are not strings.
 ///
 /// # Errors
-/// In upstream's words.
+/// With upstream's message.
 pub(super) fn texts(rule: &Rule) -> Result<(), String> {
     let fits = match (&rule.validate, &rule.mutate) {
         (Some(validate), _) => {
@@ -83,7 +85,7 @@ pub(super) fn texts(rule: &Rule) -> Result<(), String> {
     Err(text.to_owned())
 }
 
-/// The first part of that name in a loop that is a map: upstream looks no further.
+/// The first section of that name in a loop that is a map: like upstream, ignores the others.
 fn first_map<'t>(foreach: Node<'t>, part: &str) -> Option<Node<'t>> {
     let entries = foreach.as_seq().into_iter().flat_map(Items::iter);
     entries
@@ -91,7 +93,7 @@ fn first_map<'t>(foreach: Node<'t>, part: &str) -> Option<Node<'t>> {
         .find(|part| part.as_map().is_some())
 }
 
-/// Looks at `metadata`, or at that of the template if there is a `spec`: at one of the two.
+/// Checks `metadata`, or that of the template if there is a `spec`: only one of the two.
 fn metadata(pattern: Node<'_>) -> bool {
     for entry in pattern.as_map().into_iter().flat_map(Entries::iter) {
         match entry.key {

@@ -1,4 +1,4 @@
-//! `exclude` of `podSecurity`: which controls take images, and that field and values come together.
+//! `exclude` of `podSecurity`: the controls that accept images, and field and values together.
 //!
 //! Upstream counterpart: `ValidatePSaControlNames` and `PodSecurityStandard.Validate` in `api/kyverno/v1`.
 

@@ -1,4 +1,4 @@
-//! References (`$(./../field)`) to other places of a rule: do they lead anywhere.
+//! References (`$(./../field)`) to other fields of a rule: checks that the fields exist.
 //!
 //! Upstream counterpart: `substituteReferences` in `pkg/engine/variables/vars.go`.
 
@@ -12,7 +12,7 @@ use kyvtest_go_compat::{
 /// Follows every reference of a rule.
 ///
 /// # Errors
-/// The first that leads nowhere or to something that is no text, in upstream's words.
+/// The first reference to a missing field or to something other than a string, with upstream's message.
 pub(super) fn check(rule: Node<'_>) -> Result<(), String> {
     walk(rule, &mut |text, path| {
         for span in variable::references(text) {
@@ -43,14 +43,16 @@ fn follow(rule: Node<'_>, reference: &str, path: &str) -> Result<(), String> {
     };
     let found = find(rule, "", &target);
     match (found, operator) {
-        (Some(Found::Text), _) | (Some(Found::Number), Some(_)) => Ok(()),
-        (None | Some(Found::Null), None) => Err(format!("got nil resolved variable {reference} at path {path}: <nil>")),
+        (Some(Target::Text), _) | (Some(Target::Number), Some(_)) => Ok(()),
+        (None | Some(Target::Null), None) => {
+            Err(format!("got nil resolved variable {reference} at path {path}: <nil>"))
+        }
         (Some(_), None) => Err(format!(
             "NotResolvedReferenceErr,reference {reference} not resolved at path {path}"
         )),
         (found, Some(operator)) => {
             let value = match found {
-                Some(Found::Bool(value)) => value.to_string(),
+                Some(Target::Bool(value)) => value.to_string(),
                 _ => "<nil>".to_owned(),
             };
             Err(format!(
@@ -61,36 +63,36 @@ fn follow(rule: Node<'_>, reference: &str, path: &str) -> Result<(), String> {
     }
 }
 
-/// What a reference leads to.
-enum Found {
+/// The target of a reference.
+enum Target {
     Text,
     Number,
     Bool(bool),
     Null,
 }
 
-/// What stands at a path: a scalar, or some key of a map.
-fn find(node: Node<'_>, path: &str, target: &str) -> Option<Found> {
+/// The value at a path: a scalar, or some key of a map.
+fn find(node: Node<'_>, path: &str, target: &str) -> Option<Target> {
     let here = path == target;
     match node.kind() {
-        Kind::Str(_) => here.then_some(Found::Text),
-        Kind::Int(_) | Kind::Uint(_) | Kind::Float(_) => here.then_some(Found::Number),
-        Kind::Bool(value) => here.then_some(Found::Bool(value)),
-        Kind::Null => here.then_some(Found::Null),
+        Kind::Str(_) => here.then_some(Target::Text),
+        Kind::Int(_) | Kind::Uint(_) | Kind::Float(_) => here.then_some(Target::Number),
+        Kind::Bool(value) => here.then_some(Target::Bool(value)),
+        Kind::Null => here.then_some(Target::Null),
         Kind::Seq(items) => items
             .iter()
             .enumerate()
             .find_map(|(i, item)| find(item, &format!("{path}/{i}"), target)),
         Kind::Map(entries) => entries.iter().find_map(|entry| {
             if here {
-                return Some(Found::Text);
+                return Some(Target::Text);
             }
             find(entry.value, &format!("{path}/{}", without_anchor(entry.key)), target)
         }),
     }
 }
 
-/// `key` for `(key)`, `=(key)`, `X(key)` and the like.
+/// `key` for `(key)`, `=(key)`, `X(key)` and similar anchors.
 fn without_anchor(key: &str) -> &str {
     Anchor::parse(key).map_or(key, |anchor| anchor.key)
 }

@@ -1,4 +1,4 @@
-//! Variables (`{{ … }}`) in a policy: where they may not be, and which of them are known.
+//! Variables (`{{ … }}`) in a policy: forbidden positions, and unknown variables.
 
 use std::{borrow::Cow, fmt::Write as _, sync::LazyLock};
 
@@ -11,12 +11,12 @@ use kyvtest_go_compat::{
 };
 use kyvtest_jmespath as jmespath;
 
-/// What a query may begin with, at any time and in background scans.
+/// The permitted beginnings of a query, at any time and in background scans.
 const ALLOWED: &str =
     r"request|serviceAccountName|serviceAccountNamespace|element|elementIndex|@|images|image|([a-z_0-9]+\()[^{}]";
 const ALLOWED_IN_BACKGROUND: &str = r"request\.|element|elementIndex|@|images|images\.|image\.|([a-z_0-9]+\()[^{}]";
 
-/// Queries about the user, of which a background scan knows nothing.
+/// Queries about the user, which a background scan does not know.
 const ABOUT_USER: [&str; 5] = [
     r"[^\.](serviceAccountName)\b",
     r"[^\.](serviceAccountNamespace)\b",
@@ -25,7 +25,7 @@ const ABOUT_USER: [&str; 5] = [
     r"[^\.](request.clusterRoles)\b",
 ];
 
-/// The same in a rule that mutates other objects.
+/// Like [`ALLOWED`], in a rule that mutates other objects.
 const ALLOWED_WITH_TARGET: &str = r"request\.|serviceAccountName|serviceAccountNamespace|element|elementIndex|@|images|images\.|image\.|target\.|([a-z_0-9]+\()[^{}]";
 const ALLOWED_WITH_TARGET_IN_BACKGROUND: &str =
     r"request\.|element|elementIndex|@|images|images\.|image\.|target\.|([a-z_0-9]+\()[^{}]";
@@ -40,10 +40,10 @@ static USER: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     patterns.filter_map(|pattern| Regex::new(pattern).ok()).collect()
 });
 
-/// All checks of variables.
+/// Runs all checks of variables.
 ///
 /// # Errors
-/// The first thing that is wrong, in upstream's words.
+/// The first error, with upstream's message.
 pub(super) fn check(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
     if policy.spec.background {
         about_user(policy, rules).map_err(|error| {
@@ -60,10 +60,10 @@ pub(super) fn check(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>]) -> Result<(
     Ok(())
 }
 
-/// What is checked of the variables of a policy that mutates existing objects when it is changed.
+/// Checks the variables of a policy that mutates existing objects when it is updated.
 ///
 /// # Errors
-/// The first thing that is wrong, in upstream's words.
+/// The first error, with upstream's message.
 pub(super) fn on_update(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
     if !policy_texts(policy).iter().any(|text| variable::has_variable(text)) {
         return Ok(());
@@ -107,7 +107,7 @@ fn about_user(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>]) -> Result<(), Str
     Ok(())
 }
 
-/// The parts of a policy in which variables may stand, in the order in which Go writes them.
+/// The parts of a policy in which variables may occur, in Go's order.
 fn policy_texts(policy: &ClassicPolicy) -> Vec<String> {
     let mut texts = Vec::new();
     let mut annotations: Vec<(&str, &str)> = policy
@@ -127,7 +127,7 @@ fn policy_texts(policy: &ClassicPolicy) -> Vec<String> {
     texts
 }
 
-/// The first word about a user in a block.
+/// The first user field of a block.
 fn user_block(block: &MatchResources, name: &str, order: [&str; 2]) -> Option<String> {
     if let Some(word) = user_word(&block.inline.user) {
         return Some(format!("{name}/{word}"));
@@ -156,7 +156,7 @@ fn user_word(user: &UserFilter) -> Option<&'static str> {
     }
 }
 
-/// Whether the variables of a rule are where they may be, and known.
+/// Checks that the variables of a rule are permitted and known.
 fn known(rule: &Rule, background: bool) -> Result<(), String> {
     let source = rule.source.node();
     if mutate::has_variables_in_paths(rule) {
@@ -211,7 +211,7 @@ fn known(rule: &Rule, background: bool) -> Result<(), String> {
     references::check(source)
         .map_err(|error| format!("variable substitution failed for rule {}: {error}", rule.name.value))?;
     walk(source, &mut |text, path| {
-        // What an attestation says is not known before it is read.
+        // The contents of an attestation are unknown until it is fetched.
         if path.starts_with("/verifyImages/") && path.contains("/attestations/") && path.contains("/conditions") {
             return Ok(());
         }
@@ -220,7 +220,7 @@ fn known(rule: &Rule, background: bool) -> Result<(), String> {
     .map_err(|error| format!("variable substitution failed for rule {}: {error}", rule.name.value))
 }
 
-/// Which queries are known.
+/// The known queries.
 struct Allowed {
     pattern: &'static LazyLock<Option<Regex>>,
     text: &'static str,
@@ -281,7 +281,7 @@ fn context_names(rule: &Rule, names: &mut Vec<String>) {
     }
 }
 
-/// What upstream does with the variables of one text when their values are of no interest.
+/// Substitutes the variables of one string like upstream does if it ignores their values.
 fn substitute(text: &str, path: &str, allowed: &Allowed) -> Result<(), String> {
     let mut text = Cow::Borrowed(text);
     loop {
@@ -298,7 +298,7 @@ fn substitute(text: &str, path: &str, allowed: &Allowed) -> Result<(), String> {
             } else {
                 let mut chars = whole.chars();
                 let before = chars.next().map_or(1, char::len_utf8);
-                // Upstream cuts off one byte, which leaves a torso of a longer character.
+                // Upstream cuts off one byte, which leaves the rest of a multi-byte character.
                 (chars.as_str(), "\u{fffd}".repeat(before.saturating_sub(1)))
             };
             let query = format!("{torso}{variable}");
@@ -355,7 +355,7 @@ fn lookup(query: &str, allowed: &Allowed) -> Result<(), Unknown> {
     )))
 }
 
-/// A text with another one in place of its variables.
+/// Replaces the variables of a string.
 pub(super) fn without_variables(text: &str, with: &str) -> String {
     let mut out = String::new();
     let mut end = 0;
@@ -369,10 +369,10 @@ pub(super) fn without_variables(text: &str, with: &str) -> String {
     out
 }
 
-/// Refuses `element` outside of a loop.
+/// Rejects `element` outside a loop.
 ///
 /// # Errors
-/// Where it is.
+/// The path of the variable.
 pub(super) fn element(rule: &Rule) -> Result<(), String> {
     walk(rule.source.node(), &mut |text, path| {
         for span in variable::variables(text) {
@@ -389,7 +389,8 @@ pub(super) fn element(rule: &Rule) -> Result<(), String> {
     })
 }
 
-/// Shows every text with its path: keys with that of their map. Upstream's order is random; here it is the written one.
+/// Visits every string with its path: keys with that of their map. Upstream's order is random; here it is the source
+/// order.
 pub(super) fn walk(node: Node<'_>, show: &mut impl FnMut(&str, &str) -> Result<(), String>) -> Result<(), String> {
     walk_at(node, &mut String::new(), show)
 }

@@ -1,4 +1,4 @@
-//! `verifyImages` of a rule: references, attestors, and no digests changed where violations are only reported.
+//! `verifyImages` of a rule: references, attestors, and no digest mutation if violations are only reported.
 //!
 //! Upstream counterpart: `Validate` of `ImageVerification`, `AttestorSet` and `Attestor` in
 //! `api/kyverno/v1/image_verification_types.go`.
@@ -10,7 +10,7 @@ use kyvtest_go_compat::{
     yaml::{Entries, Items, Kind, Node},
 };
 
-/// The hashes of signatures; none is one of them.
+/// The hash algorithms of signatures; the empty one is valid.
 const ALGORITHMS: [&str; 5] = ["", "sha224", "sha256", "sha384", "sha512"];
 
 fn text<'t>(node: Node<'t>, name: &str) -> &'t str {
@@ -26,7 +26,7 @@ fn images(rule: &Rule) -> impl Iterator<Item = Node<'_>> {
     list.into_iter().flat_map(Items::iter)
 }
 
-/// Whether a reference of a rule has variables, which is not allowed.
+/// Whether a reference of a rule has variables, which are forbidden there.
 pub(super) fn has_variables(rule: &Rule) -> bool {
     images(rule).any(|image| {
         let own = image.get("image").and_then(Node::as_str);
@@ -35,10 +35,10 @@ pub(super) fn has_variables(rule: &Rule) -> bool {
     })
 }
 
-/// Checks a rule in force.
+/// Checks an effective rule.
 ///
 /// # Errors
-/// All mistakes together, in upstream's words.
+/// All errors together, with upstream's messages.
 pub(super) fn check(policy: &ClassicPolicy, rule: &Rule, i: usize) -> Result<(), String> {
     let mut errors = Errors::default();
     let mut audit = policy.spec.validation_failure_action == FailureAction::Audit;
@@ -81,7 +81,7 @@ pub(super) fn check(policy: &ClassicPolicy, rule: &Rule, i: usize) -> Result<(),
     errors.finish()
 }
 
-/// The attestor that older fields stand for; it comes last, and not at all where there are attestations.
+/// The attestor that older fields describe; it comes last, and is ignored if there are attestations.
 fn old_attestor(image: Node<'_>, path: &str, errors: &mut Errors) {
     let there = |name: &str| !text(image, name).is_empty();
     if !(there("image") || there("issuer")) || there("key") || items(image, "attestations").next().is_some() {
@@ -104,10 +104,10 @@ fn old_attestor(image: Node<'_>, path: &str, errors: &mut Errors) {
     }
 }
 
-/// Image extractors must not compute what is to be changed.
+/// Image extractors must not compute values that are to be changed.
 ///
 /// # Errors
-/// In upstream's words.
+/// With upstream's message.
 pub(super) fn extractors(rule: &Rule) -> Result<(), String> {
     let mutates = |image: Node<'_>| image.get("mutateDigest").and_then(Node::as_bool).unwrap_or(true);
     let extractors = rule.image_extractors.as_ref().and_then(|part| part.node().as_map());
@@ -124,7 +124,7 @@ pub(super) fn extractors(rule: &Rule) -> Result<(), String> {
     Ok(())
 }
 
-/// Warns of the older name of the type of an attestation.
+/// Warns about the older name of an attestation's type.
 pub(super) fn deprecated(rule: &Rule, warnings: &mut Vec<String>) {
     for attestation in images(rule).flat_map(|image| items(image, "attestations")) {
         let kind = text(attestation, "predicateType");
@@ -136,7 +136,7 @@ pub(super) fn deprecated(rule: &Rule, warnings: &mut Vec<String>) {
     }
 }
 
-/// The validations of verified images as Go writes them, if there is any.
+/// The validations of verified images as Go writes them.
 pub(super) fn validations(rule: &Rule) -> Vec<String> {
     let validate = |image: Node<'_>| image.get("validate").map(json::image_validate);
     let is_set = |image: Node<'_>| {
@@ -150,7 +150,7 @@ pub(super) fn validations(rule: &Rule) -> Vec<String> {
     images(rule).filter_map(validate).collect()
 }
 
-/// The names of attestations, which variables may begin with where verified images are validated.
+/// The names of attestations, with which variables may begin in the validation of verified images.
 pub(super) fn attestation_names(rule: &Rule) -> Vec<String> {
     if validations(rule).is_empty() {
         return Vec::new();

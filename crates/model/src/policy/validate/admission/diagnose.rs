@@ -1,4 +1,4 @@
-//! What the API server says of an object, at the places of the object's source.
+//! The API server's findings about an object, located in its source.
 
 use super::validate_admission;
 use crate::policy::{Subtree, place};
@@ -7,7 +7,7 @@ use kyvtest_go_compat::{
     yaml::Node,
 };
 
-/// Checks a native policy or binding as it was written: a diagnostic for each field that the API server refuses.
+/// Checks a native policy or binding as written: a diagnostic for each field that the API server rejects.
 pub fn admission_diagnostics(source: &Subtree) -> Vec<Diagnostic> {
     let document = source.document();
     let checked = validate_admission(document.root());
@@ -17,7 +17,7 @@ pub fn admission_diagnostics(source: &Subtree) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// The place of a field, or of the nearest one above it that is there.
+/// The location of a field, or of its nearest existing ancestor.
 fn find(source: &Subtree, field: &str) -> Span {
     let mut node = source.node();
     for step in field.split(['.', '[']) {

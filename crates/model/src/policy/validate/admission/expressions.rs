@@ -1,7 +1,7 @@
-//! The expressions of a policy: names, presence, and what the compiler says.
+//! The expressions of a policy: names, presence, and compile errors.
 //!
-//! New expressions may use what the release before also knew; between Kubernetes 1.35 and 1.36 nothing was added, so that
-//! they are compiled as they are run.
+//! New expressions may only use features of the previous release; between Kubernetes 1.35 and 1.36 nothing was added,
+//! so the environment is the one used at run time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use kyvtest_go_compat::{
 
 const MAX_CONDITIONS: usize = 64;
 const MAX_ANNOTATIONS: usize = 20;
-/// The bytes that an expression of an annotation may have.
+/// The maximum size of an annotation's expression, in bytes.
 const MAX_ANNOTATION: usize = 5 * 1024;
 
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
@@ -54,7 +54,7 @@ pub(super) struct Compiler<'v> {
     spec: Value<'v>,
     params: bool,
     environment: Environment,
-    /// The variables that are compiled, by place.
+    /// The compiled variables, by index.
     compiled: Vec<usize>,
 }
 
@@ -64,7 +64,7 @@ impl<'v> Compiler<'v> {
         Self::with(spec, params, variables)
     }
 
-    /// The compiler of a mutating policy, which declares `variables` also if there are none.
+    /// The compiler of a mutating policy, which always declares `variables`.
     pub(super) fn mutating(spec: Value<'v>, params: bool) -> Self {
         let mut compiler = Self::with(spec, params, true);
         compiler.environment = compiler.environment.with_mutations();
@@ -93,7 +93,7 @@ impl<'v> Compiler<'v> {
         }
     }
 
-    /// Conditions know no variables.
+    /// Checks match conditions, which have no variables.
     pub(super) fn check_conditions(&mut self, errors: &mut Errors) {
         let conditions = items(self.spec, "matchConditions");
         if conditions.is_empty() {
@@ -167,7 +167,7 @@ impl<'v> Compiler<'v> {
         }
     }
 
-    /// Checks the expression of a mutation, which is shown without the space around it.
+    /// Checks the expression of a mutation, which errors show without surrounding white space.
     pub(super) fn check_mutation(&self, expression: &str, is_json_patch: bool, field: &str, errors: &mut Errors) {
         let returns = if is_json_patch {
             Returns::JsonPatches
@@ -286,7 +286,7 @@ fn is_identifier(name: &str) -> bool {
         && !RESERVED.contains(&name)
 }
 
-/// Compiles an expression; `written` is how the error shows it.
+/// Compiles an expression; `written` is its form in errors.
 fn compile(
     environment: &Environment,
     expression: &str,

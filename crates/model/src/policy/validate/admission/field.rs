@@ -1,17 +1,16 @@
-//! Errors of fields in the API server's words.
+//! Field errors with the API server's messages.
 //!
 //! Upstream counterpart: `k8s.io/apimachinery/pkg/util/validation/field`.
 
 use kyvtest_go_compat::text::quote::{go_json, quote};
 
-/// One error of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
     /// The field's path: `spec.validations[0].expression`.
     pub field: String,
-    /// What is wrong with it; may be empty where the field is just missing.
+    /// May be empty if the field is just missing.
     pub detail: String,
-    /// The whole text, with path, kind of error and value.
+    /// The complete message, with path, kind of error and value.
     pub text: String,
 }
 
@@ -20,7 +19,7 @@ pub struct FieldError {
 pub(super) struct Errors(Vec<FieldError>);
 
 impl Errors {
-    /// An error whose text has `body` between path and detail.
+    /// Adds an error with `body` between path and detail.
     pub(super) fn push(&mut self, field: &str, body: String, detail: &str) {
         let colon = if detail.is_empty() { "" } else { ": " };
         self.0.push(FieldError {
@@ -50,25 +49,25 @@ impl Errors {
         self.push(field, format!("Invalid value: {}", quote(value)), detail);
     }
 
-    /// An error of a list of texts.
+    /// Adds an error about a list of strings.
     pub(super) fn invalid_list(&mut self, field: &str, values: &[&str], detail: &str) {
         let values: Vec<String> = values.iter().map(|value| go_json(value)).collect();
         self.invalid_json(field, &format!("[{}]", values.join(",")), detail);
     }
 
-    /// An error of a value that is written as JSON.
+    /// Adds an error about a value that is shown as JSON.
     pub(super) fn invalid_json(&mut self, field: &str, json: &str, detail: &str) {
         self.push(field, format!("Invalid value: {json}"), detail);
     }
 
-    /// An error for each problem; takes them out of the list.
+    /// Adds an error for each problem; empties the list.
     pub(super) fn all_invalid(&mut self, field: &str, value: &str, problems: &mut Vec<String>) {
         for problem in problems.drain(..) {
             self.invalid(field, value, &problem);
         }
     }
 
-    /// One error for all problems, if there are any; takes them out of the list.
+    /// Adds one error for all problems, if there are any; empties the list.
     pub(super) fn joined_invalid(&mut self, field: &str, value: &str, before: &str, problems: &mut Vec<String>) {
         if !problems.is_empty() {
             self.invalid(field, value, &format!("{before}{}", problems.join(",")));
@@ -76,7 +75,7 @@ impl Errors {
         }
     }
 
-    /// An error unless the value is one of these.
+    /// Adds an error unless the value is one of these.
     pub(super) fn supported(&mut self, field: &str, value: &str, values: &[&str]) {
         if !values.contains(&value) {
             let quoted: Vec<String> = values.iter().map(|value| quote(value)).collect();
@@ -85,7 +84,7 @@ impl Errors {
         }
     }
 
-    /// All errors, and their texts in one: several are a list without repetitions.
+    /// All errors, and their combined message: several are a list without repetitions.
     pub(super) fn finish(self) -> (Vec<FieldError>, String) {
         let texts = self.0.iter().map(|error| error.text.clone());
         let text = kyvtest_cel::admission::aggregate(texts);

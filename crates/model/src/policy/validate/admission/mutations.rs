@@ -1,12 +1,12 @@
-//! What only MutatingAdmissionPolicies and their bindings have.
+//! Checks specific to MutatingAdmissionPolicies and their bindings.
 //!
-//! Upstream counterpart: the same as of the parent. An update is checked as a creation: that unchanged expressions may use
-//! what newer releases removed makes no difference yet.
+//! Upstream counterpart: that of the parent module. An update is checked like a creation: that unchanged expressions
+//! may use features which newer releases removed makes no difference yet.
 
 use super::{check_param_kind, expressions::Compiler, field::Errors, items, present, rules, text, texts};
 use kyvtest_go_compat::value::Value;
 
-/// The operations of which an object can be changed.
+/// The operations whose objects can be changed.
 const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
 pub(super) fn check_policy(spec: Value<'_>, errors: &mut Errors) {
@@ -51,7 +51,7 @@ pub(super) fn check_binding(spec: Value<'_>, errors: &mut Errors) {
     }
 }
 
-/// The error names the list of rules, not the place in it.
+/// The error names the list of rules, not the index in it.
 fn check_operations(block: Value<'_>, path: &str, errors: &mut Errors) {
     let field = format!("{path}.resourceRules.operations");
     for rule in items(block, "resourceRules") {

@@ -1,6 +1,6 @@
 //! `matchConstraints` and `matchResources`: rules, selectors, names.
 //!
-//! Upstream counterpart: the same as of the parent, and `k8s.io/apimachinery/pkg/apis/meta/v1/validation`.
+//! Upstream counterpart: that of the parent module, and `k8s.io/apimachinery/pkg/apis/meta/v1/validation`.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ pub(super) fn check_selector(selector: Value<'_>, path: &str, errors: &mut Error
     }
 }
 
-/// Checks keys and values of labels; both are errors of the map.
+/// Checks keys and values of labels; both are reported for the map.
 pub(super) fn check_labels(labels: Map<'_>, path: &str, errors: &mut Errors) {
     let mut problems = Vec::new();
     for (key, value) in labels.iter() {
@@ -120,7 +120,7 @@ fn check_rule(rule: Value<'_>, path: &str, errors: &mut Errors) {
     }
 }
 
-/// A list that must not be empty, and in which `*` stands alone.
+/// Checks that a list is not empty, and that `*` is its only entry if present.
 fn alone(list: &[&str], path: &str, what: &str, errors: &mut Errors) {
     if list.is_empty() {
         errors.required(path, "");
@@ -135,7 +135,7 @@ fn check_resources(resources: &[&str], path: &str, errors: &mut Errors) {
         errors.required(path, "");
     }
     let (mut all_subresources, mut all_resources) = (BTreeSet::new(), BTreeSet::new());
-    // Only the last of the entries without a subresource counts; that is upstream's.
+    // As upstream, only the last of the entries without a subresource counts.
     let mut main = false;
     for (i, entry) in resources.iter().enumerate() {
         let field = format!("{path}[{i}]");

@@ -1,18 +1,18 @@
-//! Types of fields: what the decoder of the API server refuses before anything else is looked at.
+//! Types of fields: the errors of the API server's decoder, which come before all others.
 //!
-//! Upstream counterpart: `sigs.k8s.io/json`, a copy of Go's `encoding/json`, which tells the first field of another type; fields
-//! that it does not know are warned about only.
+//! Upstream counterpart: `sigs.k8s.io/json`, a copy of Go's `encoding/json`, which reports the first field of the wrong
+//! type; unknown fields only give warnings.
 
 use super::{Kind, field::FieldError};
 use kyvtest_go_compat::value::Value;
 
 /// The Go type of a field.
 enum Shape {
-    /// A text, by the name of its type.
+    /// A string, by the name of its type.
     Text(&'static str),
-    /// A list of texts, by the name of their type.
+    /// A list of strings, by the name of their type.
     Texts(&'static str),
-    /// Texts by key.
+    /// Strings by key.
     TextMap,
     /// A structure.
     Struct(&'static Struct),
@@ -27,7 +27,7 @@ struct Struct {
 
 struct Field {
     name: &'static str,
-    /// The embedded structures that Go finds the field in, as its errors show them.
+    /// The embedded structures that contain the field in Go, as its errors show them.
     inside: &'static str,
     shape: Shape,
 }
@@ -215,7 +215,7 @@ static MUTATING_BINDING: Struct = Struct {
     ],
 };
 
-/// The first field of another type, in the order in which the object is written.
+/// The first field of the wrong type, in source order.
 pub(super) fn mismatch(object: Value<'_>, kind: Kind) -> Option<FieldError> {
     let of = match kind {
         Kind::Validating => &POLICY,
@@ -226,7 +226,7 @@ pub(super) fn mismatch(object: Value<'_>, kind: Kind) -> Option<FieldError> {
     in_struct(object, of, &Place::default())
 }
 
-/// Warnings about fields below `spec` that the kind does not have, in the order in which the object is written.
+/// Warnings about unknown fields below `spec`, in source order.
 pub(super) fn unknown_fields(object: Value<'_>, kind: Kind) -> Vec<String> {
     let of = match kind {
         Kind::Validating => &POLICY_SPEC,
@@ -261,7 +261,7 @@ fn add_unknown(object: Value<'_>, of: &Struct, path: &str, warnings: &mut Vec<St
     }
 }
 
-/// Where a value stands: as Go writes it, without places in lists, and as fields are named.
+/// The path of a value: in Go's notation, without list indices, and in field notation.
 #[derive(Clone, Default)]
 struct Place {
     go: String,

@@ -1,20 +1,20 @@
-//! The Go types of a rule as tables: the fields in their order, and what is written where one is absent.
+//! The Go types of a rule as tables: the fields in order, and the text for absent ones.
 //!
-//! Counterpart: `api/kyverno/v1` (1.19) and the defaults of its schema.
+//! Upstream counterpart: `api/kyverno/v1` (1.19) and the defaults of its schema.
 
 /// How a part is written.
 pub(super) enum Shape {
-    /// A value that is left out where it is empty.
+    /// A value that is omitted if empty.
     Any,
-    /// A value that is written however empty it is.
+    /// A value that is written even if empty.
     Raw,
-    /// A truth value that is left out where it is false.
+    /// A boolean that is omitted if false.
     Flag,
     /// A Go struct: its fields in order.
     Struct(&'static [Field]),
-    /// A list of structs, left out where it is empty.
+    /// A list of structs, omitted if empty.
     List(&'static [Field]),
-    /// A list of structs that has no schema: nothing is set in it, and it is written where it is empty.
+    /// A list of structs without schema: it has no defaults, and is written even if empty.
     Wrapped(&'static [Field]),
     /// A map of lists of structs.
     Lists(&'static [Field]),
@@ -26,7 +26,7 @@ pub(super) enum Shape {
 pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) shape: Shape,
-    /// What is written where the field is absent.
+    /// The text if the field is absent.
     pub(super) absent: &'static str,
     /// Whether the schema sets that, and not Go.
     pub(super) schema: bool,
@@ -53,7 +53,7 @@ const fn flag(name: &'static str) -> Field {
     field(name, Shape::Flag, "")
 }
 
-/// A text that is written even if it is empty.
+/// A string that is written even if empty.
 const fn text(name: &'static str) -> Field {
     field(name, Shape::Raw, "\"\"")
 }
@@ -71,7 +71,7 @@ const fn part(name: &'static str, fields: &'static [Field]) -> Field {
     field(name, Shape::Struct(fields), "")
 }
 
-/// A struct that is no pointer in Go.
+/// A struct that is not a pointer in Go.
 const fn held(name: &'static str, fields: &'static [Field]) -> Field {
     field(name, Shape::Struct(fields), "{}")
 }

@@ -1,4 +1,6 @@
-//! The parts of an expression evaluated once more, to be told about.
+//! Re-evaluates the parts of an expression to build its trace.
+//!
+//! Upstream counterpart: none.
 
 use super::Machine;
 use crate::{
@@ -10,9 +12,9 @@ use crate::{
     val::Val,
 };
 
-/// How many parts are told of.
+/// The maximum number of parts in a trace.
 const PARTS: usize = 40;
-/// How deep parts of parts are followed.
+/// The maximum nesting of parts.
 const DEPTH: usize = 32;
 
 struct TraceBuilder<'t> {
@@ -23,7 +25,7 @@ struct TraceBuilder<'t> {
 }
 
 impl TraceBuilder<'_> {
-    /// The text of a part, in one line.
+    /// The source text of a part, on one line.
     fn text(&self, id: ExprId) -> Option<String> {
         let (start, end) = observe::extent(&self.ast, id, self.text, &self.chars);
         let text = self.text.get(start..end)?;
@@ -49,11 +51,11 @@ impl TraceBuilder<'_> {
 }
 
 impl<'a> Machine<'a> {
-    /// Tells what the program came to, and its parts.
-    pub(super) fn tell(&mut self, trace: &Trace, value: Val<'a>) {
+    /// Records the value of the program and of its parts.
+    pub(super) fn record_parts(&mut self, trace: &Trace, value: Val<'a>) {
         let program = self.program;
         let mut parts = Vec::new();
-        // A second number of chance would be another one, and so would those after it.
+        // Calling a random function again would return another value, and so would the calls after it.
         let chance = |node: &Node| matches!(node, Node::Call(call) if call.function.name.contains("random"));
         if let Ok(ast) = syntax::parse(&program.source, &program.profile.syntax)
             && !program.nodes.iter().any(chance)
@@ -73,14 +75,14 @@ impl<'a> Machine<'a> {
             self.parts_of(program.root, value, &mut builder, 0);
             parts = builder.parts;
         }
-        trace.tell(Evaluation {
+        trace.record(Evaluation {
             text: program.source.split_whitespace().collect::<Vec<_>>().join(" "),
             value: shown(value),
             parts,
         });
     }
 
-    /// A part, and the parts of it. The value, unless there is no more to tell.
+    /// Records a part and its parts. Returns the value, unless the limit of parts is reached.
     fn part(&mut self, id: NodeId, builder: &mut TraceBuilder<'_>, depth: usize) -> Option<Val<'a>> {
         if builder.parts.len() >= PARTS || depth > DEPTH || self.cancelled {
             return None;
@@ -110,7 +112,7 @@ impl<'a> Machine<'a> {
             Node::And(terms) | Node::Or(terms) => {
                 let decides = Val::Bool(matches!(node, Node::Or(_)));
                 for term in terms {
-                    // What comes after the term that decides was not looked at.
+                    // Terms after the deciding one were not evaluated.
                     match self.part(*term, builder, depth) {
                         Some(value) if value.equals(&decides) != Some(true) => {}
                         _ => break,
@@ -163,7 +165,7 @@ impl<'a> Machine<'a> {
 
     fn attribute_parts(&mut self, attribute: &'a Attribute, builder: &mut TraceBuilder<'_>, depth: usize) {
         let mut attribute = attribute;
-        // Branches nest as deep as the text does.
+        // Branches nest as deep as the source text.
         loop {
             for qualifier in &attribute.qualifiers {
                 if let Qualifier::Computed { index, .. } = qualifier {
@@ -188,7 +190,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The range, and the element that decided.
+    /// Records the range and the deciding element.
     fn fold_parts(&mut self, id: NodeId, fold: &'a Fold, value: Val<'a>, builder: &mut TraceBuilder<'_>, depth: usize) {
         let Some(range) = self.part(fold.range, builder, depth) else {
             return;
