@@ -227,7 +227,7 @@ impl CompiledClassicPolicy {
             delivered: true,
             open: closed.is_none(),
             closed,
-            asks_again: self.conditions.is_some(),
+            evaluates_again: self.conditions.is_some(),
             only_one: apply.is_some_and(|apply| apply.value == ApplyRules::One),
             steps: Vec::new(),
         };

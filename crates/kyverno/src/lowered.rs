@@ -171,7 +171,7 @@ impl Lowered {
                     delivered: true,
                     open: true,
                     closed: None,
-                    asks_again: false,
+                    evaluates_again: false,
                     only_one: false,
                     steps: steps.collect(),
                 }

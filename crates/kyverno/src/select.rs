@@ -167,7 +167,7 @@ pub struct Selection<'p, R> {
     /// What keeps all rules out, if something does.
     pub closed: Option<Part>,
     /// Whether Kyverno evaluates the conditions of the webhook a second time.
-    pub asks_again: bool,
+    pub evaluates_again: bool,
     /// Whether the first rule that applies is the last: `applyRules: One`.
     pub only_one: bool,
     /// The rules in order, each with the requests that it is evaluated on.
@@ -226,7 +226,7 @@ impl<'p, R: Copy> Selection<'p, R> {
             open = oracle.webhook(webhook, open)?;
         }
         open = oracle.both(open, self.open);
-        if self.asks_again && !oracle.is_empty(open) {
+        if self.evaluates_again && !oracle.is_empty(open) {
             open = oracle.webhook_again(open)?;
         }
         let mut steps = self.steps.iter().filter(|(step, _)| step.is_evaluated()).peekable();
@@ -245,8 +245,8 @@ impl<'p, R: Copy> Selection<'p, R> {
         Ok(())
     }
 
-    /// Unites the selections on the paths of a proof; `None` if there is none. `either` unites sets of requests, of which the
-    /// first is those of the path.
+    /// Unites the selections on the paths of a proof, each with the requests of its path; `None` if there is none. `either`
+    /// unites sets of requests.
     pub fn united(
         paths: impl IntoIterator<Item = (R, Selection<'p, bool>)>,
         nothing: R,
@@ -277,7 +277,7 @@ impl<'p, R: Copy> Selection<'p, R> {
             delivered: unite(delivered),
             open: unite(open),
             closed: first.closed,
-            asks_again: first.asks_again,
+            evaluates_again: first.evaluates_again,
             only_one: first.only_one,
             steps: steps.into_iter().map(|(step, all)| (step, unite(all))).collect(),
         })

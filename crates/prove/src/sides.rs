@@ -5,16 +5,16 @@
 //! the oracle that decides the stages: match conditions within the decidable fragment by facts, all other expressions by
 //! number, so that the same expressions on both sides decide alike.
 
-mod ask;
 mod build;
 mod called;
+mod oracle;
 
 use std::collections::BTreeMap;
 
-use self::ask::Asking;
 pub(super) use self::build::ignores;
 use self::build::{LoweredRules, classic, native, validating};
 use self::called::Called;
+use self::oracle::PathOracle;
 use super::{
     Layer, Target,
     condition::{Condition, Tri},
@@ -257,7 +257,7 @@ impl LoweredSides {
         let Some((delivered, selection)) = selected else {
             return SelectedRules::new();
         };
-        let mut asking = Asking {
+        let mut oracle = PathOracle {
             sides: self,
             cell: &delivered,
             requested: cell.resource,
@@ -265,8 +265,8 @@ impl LoweredSides {
             selected: SelectedRules::new(),
             applied: false,
         };
-        let Ok(()) = selection.decide(&mut asking);
-        asking.selected
+        let Ok(()) = selection.decide(&mut oracle);
+        oracle.selected
     }
 
     fn native<'p>(

@@ -14,7 +14,7 @@ use kyvtest_model::{
 };
 
 /// Which expressions decide on a path.
-pub(super) struct Asking<'a, 'p, 'd, F> {
+pub(super) struct PathOracle<'a, 'p, 'd, F> {
     pub(super) sides: &'p LoweredSides,
     /// The request class as Kyverno gets it.
     pub(super) cell: &'a RequestClass<'d>,
@@ -26,7 +26,7 @@ pub(super) struct Asking<'a, 'p, 'd, F> {
     pub(super) applied: bool,
 }
 
-impl<'p, F: Facts<'p>> Oracle<'p> for Asking<'_, 'p, '_, F> {
+impl<'p, F: Facts<'p>> Oracle<'p> for PathOracle<'_, 'p, '_, F> {
     type Requests = bool;
     type Error = Infallible;
 
@@ -80,7 +80,7 @@ impl<'p, F: Facts<'p>> Oracle<'p> for Asking<'_, 'p, '_, F> {
     }
 }
 
-impl<'p, F: Facts<'p>> Asking<'_, 'p, '_, F> {
+impl<'p, F: Facts<'p>> PathOracle<'_, 'p, '_, F> {
     fn rule(&mut self, rule: &'p ClassicRule, step: &Step<'p>) -> Result<(), Infallible> {
         step.stages().decide((), |stage, ()| {
             let goes_on = match stage {
