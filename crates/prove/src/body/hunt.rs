@@ -3,12 +3,12 @@
 //! It shares nothing with the proofs but the engines, so what it finds against a proof is an error in the proof.
 
 mod outside;
+mod words;
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json, json};
 
-use kyvtest_cel::host::Mocks;
 use kyvtest_go_compat::{
     regex::{Regex, generate},
     text::{
@@ -21,7 +21,7 @@ use kyvtest_model::{
     policy::Loaded,
 };
 
-use self::outside::Lookups;
+pub(super) use self::outside::{Calls, Lookups};
 use super::{
     Counterexample, Data, Match, Side,
     build::{make, ordinary},
@@ -61,14 +61,20 @@ impl Hunt {
         let mut texts = BTreeSet::new();
         let mut numbers: BTreeSet<i64> = BTreeSet::from([0, 1]);
         let mut lookups = Lookups::default();
+        let mut named = BTreeSet::new();
+        let mut written = String::new();
         for document in policies {
             lookups.read(&document);
             collect(&document, &mut words, &mut texts, &mut numbers);
+            let text = document.to_string();
+            words::keys(&text, &mut named);
+            written.push_str(&text);
         }
         // Kyverno replaces variables in texts of objects as well; a proof assumes that there are none.
         texts.retain(|text| !text.contains("{{"));
-        let keys = texts.iter().filter(|text| is_key(text)).cloned().collect();
-        let mut all: BTreeSet<String> = BTreeSet::new();
+        let keys: BTreeSet<String> = texts.iter().filter(|text| is_key(text)).cloned().collect();
+        let keys = keys.into_iter().chain(named).collect();
+        let mut all: BTreeSet<String> = words::neighbours(&written, &texts, &numbers);
         for text in &texts {
             vary(text, &mut all);
         }
@@ -147,18 +153,21 @@ impl Hunt {
         cell: &RequestClass<'_>,
         tries: u64,
     ) -> Option<Counterexample> {
-        if self.lookups.is_empty() {
+        if !self.lookups.calls_out() {
             return self.search(both, cell, tries);
         }
+        let mut found = None;
         for _ in 0..tries {
-            both.mocks = self.outside("sample", Some("apps"));
-            let found = self.search(both, cell, 1);
+            both.called = self.call_out();
+            both.mocks = both.host(&[]);
+            found = self.search(both, cell, 1);
             if found.is_some() {
-                return found;
+                break;
             }
         }
-        both.mocks = Mocks::new();
-        None
+        both.called = Calls::default();
+        both.mocks = both.host(&[]);
+        found
     }
 
     /// Tries some requests of a class.
@@ -175,7 +184,10 @@ impl Hunt {
         let shape = Shape::object(&kind.api_version(), &kind.kind);
         let base = ordinary(cell.resource);
         for _ in 0..tries {
-            let scenario = self.scenario(&request, &shape, &base);
+            let mut scenario = self.scenario(&request, &shape, &base);
+            let name = scenario.request.name.clone();
+            let namespace = scenario.request.namespace.clone();
+            scenario.world.params.extend(self.outside(&name, &namespace));
             if let Some(found) = both.replay_admitted(&scenario) {
                 return Some(found);
             }
@@ -427,6 +439,15 @@ fn metadata(given: &Json) -> Json {
         }
     }
     Json::Object(own)
+}
+
+/// What the policies of both sides look up.
+pub(super) fn lookups(sides: [&Side; 2]) -> Lookups {
+    let mut lookups = Lookups::default();
+    for document in sides.iter().flat_map(|side| sources(side.loaded())) {
+        lookups.read(&document);
+    }
+    lookups
 }
 
 /// The texts and numbers that a side mentions.

@@ -13,7 +13,7 @@ use crate::body::{
     formula::{Formula, Place},
     shape::{Inner, Kind, Shape},
     text::Predicate,
-    value::{Edit, Part, Result, Sized, Sym, Truth, Value, Wildcards, Words, unsupported},
+    value::{Conversion, Edit, Part, Result, Sized, Sym, Truth, Value, Wildcards, Words, unsupported},
 };
 
 impl<'a> Reader<'a, '_> {
@@ -87,6 +87,22 @@ impl<'a> Reader<'a, '_> {
                 };
                 super::lookup(self.arena, name, args)
             }
+            ("split", [Sym::At(place), Sym::Text(separator)]) if separator.chars().count() == 1 => {
+                self.split(*place, separator)
+            }
+            ("duration", _) => self.moment("duration", args, true),
+            ("timestamp", _) => self.moment("timestamp", args, false),
+            ("getHours" | "getMinutes" | "getSeconds" | "getFullYear", [Sym::Moment(moment)]) => {
+                match self.steps(call.function.name, *moment) {
+                    Some(steps) => Ok(Value::of(steps)),
+                    None => self.unknown(call.function.name, args, integer()),
+                }
+            }
+            ("int", [Sym::At(_)]) => {
+                let value = self.unknown("int", args, integer())?;
+                self.note_conversion(args, &value, Conversion::Integer);
+                Ok(value)
+            }
             ("lowerAscii", [sym]) => self.edited(sym, Edit::Lower),
             ("upperAscii", [sym]) => self.edited(sym, Edit::Upper),
             ("dyn", [sym]) => Ok(Value::of(sym.clone())),
@@ -130,6 +146,13 @@ impl<'a> Reader<'a, '_> {
             }),
             ("sets.intersects", [a, b]) => self.sets(a, b, Self::meets),
             (name, args) => {
+                if let Dispatch::Overload(i, _) = &call.dispatch {
+                    match &call.function.overloads[*i as usize].result {
+                        Type::Duration => return self.moment(name, args, true),
+                        Type::Timestamp => return self.moment(name, args, false),
+                        _ => {}
+                    }
+                }
                 let shape = match &call.dispatch {
                     Dispatch::Overload(i, _) => result_shape(&call.function.overloads[*i as usize].result),
                     _ => Shape::any(),
@@ -299,6 +322,9 @@ impl<'a> Reader<'a, '_> {
             },
             Sym::At(place) => {
                 let place = *place;
+                if let Some((text, separator)) = self.arena.split_of(place) {
+                    return self.piece_count(place, text, &separator);
+                }
                 let mut cases = Vec::new();
                 let is_text = self.arena.is_kind(place, Kind::Text);
                 cases.push((is_text, Sym::Length(place)));

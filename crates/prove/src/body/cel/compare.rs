@@ -9,7 +9,7 @@ use crate::body::{
     formula::{Amount, Atom, Formula, Place},
     shape::{Inner, Kind, Shape},
     text::Predicate,
-    value::{Edit, Part, Result, Sized, Sym, Truth, Value, Words, unsupported},
+    value::{Edit, Moment, Part, Result, Sized, Sym, Truth, Value, Words, unsupported},
 };
 
 impl Reader<'_, '_> {
@@ -52,6 +52,25 @@ impl Reader<'_, '_> {
             (Sym::Int(number), Sym::Minus(a, b)) => {
                 let truth = self.integer_order((*b, *number), (*a, 0), or_equal)?;
                 yes(truth)
+            }
+            (Sym::Moment(a), Sym::Moment(b)) if a.duration == b.duration => {
+                let truth = self.moment_order(*a, *b, or_equal)?;
+                yes(truth)
+            }
+            (Sym::Steps(place, steps), Sym::Int(number)) => {
+                let Some(least) = number.checked_add(i64::from(or_equal)) else {
+                    return yes(Formula::TRUE);
+                };
+                let reached = self.steps_at_least(*place, *steps, least)?;
+                let not = self.arena.not(reached);
+                yes(not)
+            }
+            (Sym::Int(number), Sym::Steps(place, steps)) => {
+                let Some(least) = number.checked_add(i64::from(!or_equal)) else {
+                    return yes(Formula::FALSE);
+                };
+                let reached = self.steps_at_least(*place, *steps, least)?;
+                yes(reached)
             }
             (Sym::Length(_) | Sym::Size(_), Sym::Int(number)) => {
                 // At most n: not at least n + 1.
@@ -246,6 +265,21 @@ impl Reader<'_, '_> {
             (Sym::Size(a), Sym::Size(b)) => {
                 let both: Vec<Part> = a.iter().chain(b.iter()).cloned().collect();
                 Ok(Value::of(Sym::Size(Rc::from(both))))
+            }
+            (Sym::Moment(first), Sym::Moment(second)) => {
+                let (base, step) = if second.duration { (first, second) } else { (second, first) };
+                let plus = match step {
+                    Moment {
+                        duration: true,
+                        at: None,
+                        plus,
+                    } => self.moment_plus(*base, *plus),
+                    _ => None,
+                };
+                match plus {
+                    Some(value) => Ok(value),
+                    None => self.moment("+", &[a.clone(), b.clone()], first.duration && second.duration),
+                }
             }
             (Sym::List(_) | Sym::At(_), Sym::List(_)) | (Sym::List(_), Sym::At(_)) => self.join(a, b),
             (Sym::At(first), Sym::At(second)) => {

@@ -131,16 +131,16 @@ impl Side {
             return unsupported("matching has too many paths");
         };
         let mut delivered = Vec::new();
-        let mut applied: Vec<(usize, Effect, Effect, Formula)> = Vec::new();
+        let mut applied: Vec<(Matched, Formula)> = Vec::new();
+        let mut by_request: Vec<(Formula, Vec<usize>)> = Vec::new();
         for (condition, outcome) in found {
             let Some((as_is, matched)) = outcome else { continue };
             if !as_is {
                 return unsupported("objects that are converted to another version");
             }
             delivered.push(condition);
-            for Matched { rule, fail, error } in matched {
-                applied.push((rule, fail, error, condition));
-            }
+            by_request.push((condition, matched.iter().map(|matched| matched.rule).collect()));
+            applied.extend(matched.into_iter().map(|matched| (matched, condition)));
         }
         let delivered = arena.or(delivered);
         if delivered == Formula::FALSE {
@@ -161,20 +161,32 @@ impl Side {
             .apply_rules
             .as_ref()
             .is_some_and(|apply| apply.value == ApplyRules::One);
-        if only_one && rules.len() > 1 {
-            return unsupported("`applyRules: One` with several rules");
-        }
         self.check_exceptions(&key, rules)?;
         let mut known: Vec<Option<Outcome>> = rules.iter().map(|_| None).collect();
-        for (at, fail, error, condition) in applied {
+        for (Matched { rule: at, fail, error }, condition) in applied {
             if fail == Effect::Admit && error == Effect::Admit {
                 continue;
             }
-            if known[at].is_none() {
-                known[at] = Some(rules[at].outcome(self, arena, policy, request, discovery)?);
+            let mut before = Vec::new();
+            if only_one {
+                let matched = by_request.iter().find(|(own, _)| *own == condition);
+                before.extend(matched.into_iter().flat_map(|(_, rules)| rules).filter(|rule| **rule < at));
+            }
+            for rule in before.iter().copied().chain([&at]) {
+                if known[*rule].is_none() {
+                    known[*rule] = Some(rules[*rule].outcome(self, arena, policy, request, discovery)?);
+                }
+            }
+            let mut applies = vec![called.called, condition];
+            for outcome in before.iter().filter_map(|rule| known[**rule].as_ref()) {
+                // A rule that passes or fails is the last one; one that is skipped or errs is not.
+                let Some(idle) = outcome.idle.filter(|_| outcome.either == Formula::FALSE) else {
+                    return unsupported("`applyRules: One` after a rule that may be skipped");
+                };
+                applies.push(arena.or([idle, outcome.error]));
             }
             if let Some(outcome) = &known[at] {
-                let applies = arena.and([called.called, condition]);
+                let applies = arena.and(applies);
                 effects.add(arena.and([applies, outcome.fail]), fail);
                 effects.add(arena.and([applies, outcome.error]), error);
                 if outcome.either != Formula::FALSE && fail != error {
@@ -209,6 +221,8 @@ pub(in crate::body) struct Outcome {
     pub(in crate::body) error: Formula,
     /// One of the two, and it is not known which.
     pub(in crate::body) either: Formula,
+    /// The rule is skipped, or says nothing; `None` if that is not known.
+    pub(in crate::body) idle: Option<Formula>,
 }
 
 impl ClassicRule {
@@ -297,6 +311,7 @@ impl ClassicRule {
             // A parameter that is not there is an error whatever the reference says.
             error: arena.not(exists),
             either: Formula::FALSE,
+            idle: rule.cel_preconditions.is_empty().then_some(Formula::FALSE),
         })
     }
 }
