@@ -320,7 +320,7 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
         Ok(k) => k,
         Err(found) => return both.refuted(*found),
     };
-    let mut hunt = Hunt::new(a, b);
+    let mut hunt = Hunt::new(a, b, options.now);
     for (cell, _) in &undecided {
         if options.is_stopped() {
             return both.stopped(decided.len());

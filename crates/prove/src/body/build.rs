@@ -354,6 +354,9 @@ impl<'b> Builder<'b> {
         if let Some(amount) = self.quantity(place) {
             return amount;
         }
+        if let Some(text) = self.sample(place, &[]) {
+            return text;
+        }
         // Numbers that may be texts are mostly percentages then.
         let kinds = self.arena.shape(place).kinds;
         if kinds.has(Kind::Int) && !kinds.has(Kind::Map) {

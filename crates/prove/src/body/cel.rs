@@ -483,6 +483,10 @@ fn describe(sym: &Sym, places: &mut Vec<Place>) -> Result<String> {
             "quantity $".to_owned()
         }
         Sym::Quantity(super::value::Sized::Constant(amount)) => format!("quantity {}", amount.0),
+        Sym::Quantity(super::value::Sized::Sum(amount, place, minus)) => {
+            places.push(*place);
+            format!("quantity {}{}$", amount.0, if *minus { "-" } else { "+" })
+        }
         Sym::Moment(moment) => {
             places.extend(moment.at);
             let kind = if moment.duration { "duration" } else { "time" };

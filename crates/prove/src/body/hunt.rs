@@ -14,6 +14,7 @@ use kyvtest_go_compat::{
     text::{
         label::{Wording, key_problems, value_problems},
         quantity::Quantity,
+        time::Timestamp,
     },
 };
 use kyvtest_model::{
@@ -38,6 +39,8 @@ pub(super) struct Hunt {
     words: Vec<String>,
     texts: Vec<String>,
     keys: Vec<String>,
+    /// Texts that expressions read as something else.
+    special: Vec<String>,
     /// The texts that are quantities.
     amounts: Vec<String>,
     numbers: Vec<i64>,
@@ -51,12 +54,12 @@ pub(super) struct Hunt {
 const DEPTH: u32 = 9;
 
 impl Hunt {
-    pub(super) fn new(a: &Side, b: &Side) -> Self {
-        Self::of(sources(a.loaded()).into_iter().chain(sources(b.loaded())))
+    pub(super) fn new(a: &Side, b: &Side, now: Option<Timestamp>) -> Self {
+        Self::of(sources(a.loaded()).into_iter().chain(sources(b.loaded())), now)
     }
 
     /// The words and constants of policies.
-    fn of(policies: impl IntoIterator<Item = Json>) -> Self {
+    fn of(policies: impl IntoIterator<Item = Json>, now: Option<Timestamp>) -> Self {
         let mut words = BTreeSet::new();
         let mut texts = BTreeSet::new();
         let mut numbers: BTreeSet<i64> = BTreeSet::from([0, 1]);
@@ -74,7 +77,8 @@ impl Hunt {
         texts.retain(|text| !text.contains("{{"));
         let keys: BTreeSet<String> = texts.iter().filter(|text| is_key(text)).cloned().collect();
         let keys = keys.into_iter().chain(named).collect();
-        let mut all: BTreeSet<String> = words::neighbours(&written, &texts, &numbers);
+        let special = words::neighbours(&written, (&texts, &numbers), now);
+        let mut all: BTreeSet<String> = special.clone();
         for text in &texts {
             vary(text, &mut all);
         }
@@ -92,6 +96,7 @@ impl Hunt {
                 .flat_map(|number| [number.saturating_sub(1), *number, number.saturating_add(1)])
                 .collect(),
             lookups,
+            special: special.into_iter().collect(),
             seed: 0x9e37_79b9_7f4a_7c15,
             raw: false,
         }
@@ -131,6 +136,10 @@ impl Hunt {
     }
 
     fn text(&mut self) -> Option<&String> {
+        if !self.special.is_empty() && self.next(2) == 0 {
+            let at = self.next(self.special.len());
+            return self.special.get(at);
+        }
         let at = self.next(self.texts.len());
         self.texts.get(at)
     }
@@ -461,7 +470,7 @@ pub(super) fn constants(side: &Side) -> (BTreeSet<String>, BTreeSet<i64>) {
 
 /// Requests of a class, made from the words and constants of policies. The API server may refuse some of them.
 pub fn samples(policies: &[Json], cell: &RequestClass<'_>, count: u64) -> Vec<Scenario> {
-    let mut hunt = Hunt::of(policies.iter().cloned());
+    let mut hunt = Hunt::of(policies.iter().cloned(), None);
     let mut arena = Arena::new();
     let request = Request::new(&mut arena, *cell, cell.resource, Data::Normalised);
     let kind = &cell.resource.object_kind;

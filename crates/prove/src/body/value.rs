@@ -100,6 +100,8 @@ pub(super) struct Lookup {
 pub(super) enum Sized {
     Constant(Amount),
     At(Place),
+    /// A constant plus a quantity of a document, or minus it.
+    Sum(Amount, Place, bool),
 }
 
 impl Sized {

@@ -10,7 +10,7 @@ use kyvtest_go_compat::text::quantity::Quantity;
 
 use super::{Reader, compare::boolean};
 use crate::body::{
-    formula::{Formula, Place},
+    formula::{Amount, Formula, Place, Step},
     shape::{Inner, Kind, Shape},
     text::Predicate,
     value::{Conversion, Edit, Part, Result, Sized, Sym, Truth, Value, Wildcards, Words, unsupported},
@@ -124,20 +124,65 @@ impl<'a> Reader<'a, '_> {
             ("quantity", [sym]) => self.quantity(sym),
             ("isQuantity", [sym]) => self.tested(sym, Predicate::Quantity, "isQuantity"),
             ("isLessThan", [Sym::Quantity(a), Sym::Quantity(b)]) => {
-                let truth = self.quantity_order(a, b, true);
+                let truth = self.quantity_order(a, b, true)?;
                 Ok(Value::of(Sym::Bool(truth)))
             }
             ("isGreaterThan", [Sym::Quantity(a), Sym::Quantity(b)]) => {
-                let truth = self.quantity_order(b, a, true);
+                let truth = self.quantity_order(b, a, true)?;
                 Ok(Value::of(Sym::Bool(truth)))
             }
             ("compareTo", [Sym::Quantity(a), Sym::Quantity(b)]) => {
-                let (less, more) = (self.quantity_order(a, b, true), self.quantity_order(b, a, true));
+                let (less, more) = (self.quantity_order(a, b, true)?, self.quantity_order(b, a, true)?);
                 let differ = self.arena.or([less, more]);
                 let same = self.arena.not(differ);
                 Ok(self
                     .arena
                     .value([(less, Sym::Int(-1)), (more, Sym::Int(1)), (same, Sym::Int(0))]))
+            }
+            ("add" | "sub", [Sym::Quantity(a), Sym::Quantity(b)]) => {
+                match sum(a, b, call.function.name == "sub") {
+                    Some(sum) => Ok(Value::of(Sym::Quantity(sum))),
+                    None => self.unknown(call.function.name, args, Shape::any()),
+                }
+            }
+            // A text can be read exactly if reading it is no error.
+            ("isSemver" | "isImage" | "isURL" | "isIP" | "isCIDR", [Sym::At(place)]) => {
+                let name = match call.function.name {
+                    "isSemver" => "semver",
+                    "isImage" => "image",
+                    "isURL" => "url",
+                    "isIP" => "ip",
+                    _ => "cidr",
+                };
+                let is_text = self.arena.is_kind(*place, Kind::Text);
+                let value = self.unknown(name, args, Shape::any())?;
+                let fine = value.0.iter().find(|(_, sym)| matches!(sym, Sym::At(_)));
+                let fine = fine.map_or(Formula::FALSE, |(fine, _)| *fine);
+                let not = self.arena.not(fine);
+                let (yes, no) = (self.arena.and([is_text, fine]), self.arena.and([is_text, not]));
+                Ok(Truth { yes, no }.value(self.arena))
+            }
+            // The order of versions is one comparison, however it is written.
+            ("isLessThan" | "isGreaterThan" | "compareTo", [a, b]) => {
+                let shape = Shape::of(Kind::Int, Inner::Int(-1, 1));
+                let value = self.unknown("compareTo", &[a.clone(), b.clone()], shape)?;
+                let wanted = match call.function.name {
+                    "isLessThan" => -1,
+                    "isGreaterThan" => 1,
+                    _ => return Ok(value),
+                };
+                self.each(&value, |reader, sym| match sym {
+                    Sym::At(place) => Ok(Value::of(Sym::Bool(reader.integer_is(*place, wanted)?))),
+                    sym => Ok(Value::of(sym.clone())),
+                })
+            }
+            // A text is read as an address first.
+            ("containsIP", [net, Sym::At(place)]) if !matches!(self.arena.step(*place), Step::Term(_)) => {
+                let address = self.unknown("ip", &args[1..], Shape::any())?;
+                self.each(&address, |reader, sym| match sym {
+                    Sym::At(_) => reader.unknown("containsIP", &[net.clone(), sym.clone()], boolean()),
+                    sym => Ok(Value::of(sym.clone())),
+                })
             }
             ("sets.contains", [a, b]) => self.sets(a, b, Self::includes),
             ("sets.equivalent", [a, b]) => self.sets(a, b, |reader, a, b| {
@@ -437,6 +482,21 @@ impl<'a> Reader<'a, '_> {
         }
         Ok(self.arena.or(hits))
     }
+}
+
+/// The sum or the difference of two quantities; `None` if it is not modelled.
+fn sum(a: &Sized, b: &Sized, minus: bool) -> Option<Sized> {
+    Some(match (a, b) {
+        (Sized::Constant(a), Sized::Constant(b)) => {
+            Sized::constant(if minus { a.0.sub(&b.0) } else { a.0.add(&b.0) })
+        }
+        (Sized::Constant(a), Sized::At(place)) => Sized::Sum(a.clone(), *place, minus),
+        (Sized::At(place), Sized::Constant(b)) => {
+            let zero = Quantity::parse("0").ok()?;
+            Sized::Sum(Amount(if minus { zero.sub(&b.0) } else { b.0.clone() }), *place, false)
+        }
+        _ => return None,
+    })
 }
 
 /// The beginning of the names of types.

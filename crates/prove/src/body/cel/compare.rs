@@ -419,8 +419,8 @@ impl Reader<'_, '_> {
     }
 
     /// One quantity is at most, or less than, another.
-    pub(super) fn quantity_order(&mut self, a: &Sized, b: &Sized, strict: bool) -> Formula {
-        match (a, b) {
+    pub(super) fn quantity_order(&mut self, a: &Sized, b: &Sized, strict: bool) -> Result<Formula> {
+        Ok(match (a, b) {
             (Sized::Constant(a), Sized::Constant(b)) => Formula::of(if strict { a.0 < b.0 } else { a.0 <= b.0 }),
             (Sized::At(place), Sized::Constant(amount)) => {
                 self.arena.literal(Atom::Quantity(*place, amount.clone(), strict))
@@ -432,6 +432,28 @@ impl Reader<'_, '_> {
                     .literal(Atom::Quantity(*place, Amount(amount.0.clone()), !strict));
                 self.arena.not(less)
             }
+            // `c + x < d` is `x < d - c`, and `c - x < d` is `c - d < x`.
+            (Sized::Sum(amount, place, minus), Sized::Constant(bound)) => {
+                let at = Sized::At(*place);
+                if *minus {
+                    self.quantity_order(&Sized::constant(amount.0.sub(&bound.0)), &at, strict)?
+                } else {
+                    self.quantity_order(&at, &Sized::constant(bound.0.sub(&amount.0)), strict)?
+                }
+            }
+            (Sized::Constant(bound), Sized::Sum(amount, place, minus)) => {
+                let at = Sized::At(*place);
+                if *minus {
+                    self.quantity_order(&at, &Sized::constant(amount.0.sub(&bound.0)), strict)?
+                } else {
+                    self.quantity_order(&Sized::constant(bound.0.sub(&amount.0)), &at, strict)?
+                }
+            }
+            (Sized::Sum(..), _) | (_, Sized::Sum(..)) => {
+                let name = if strict { "quantity <" } else { "quantity <=" };
+                let value = self.unknown(name, &[Sym::Quantity(a.clone()), Sym::Quantity(b.clone())], boolean())?;
+                self.arena.truth(&value).yes
+            }
             (Sized::At(a), Sized::At(b)) if a == b => Formula::of(!strict),
             (Sized::At(a), Sized::At(b)) => {
                 // One atom for both directions: `a < b` is not `b <= a`.
@@ -442,7 +464,7 @@ impl Reader<'_, '_> {
                     self.arena.not(other)
                 }
             }
-        }
+        })
     }
 }
 

@@ -76,7 +76,7 @@ impl Reader<'_, '_> {
                 Ok(self.arena.and([least, not]))
             }
             (Sym::Quantity(a), Sym::Quantity(b)) => {
-                let (less, more) = (self.quantity_order(a, b, false), self.quantity_order(b, a, false));
+                let (less, more) = (self.quantity_order(a, b, false)?, self.quantity_order(b, a, false)?);
                 Ok(self.arena.and([less, more]))
             }
             (Sym::Constant(a), Sym::Constant(b)) if [a, b].iter().all(|name| name.starts_with(TYPE)) => {

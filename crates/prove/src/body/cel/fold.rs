@@ -344,6 +344,10 @@ fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Place) -> Value
             Sym::Quantity(super::super::value::Sized::At(place)) => {
                 Sym::Quantity(super::super::value::Sized::At(arena.move_place(*place, from, to)))
             }
+            Sym::Quantity(super::super::value::Sized::Sum(amount, place, minus)) => {
+                let place = arena.move_place(*place, from, to);
+                Sym::Quantity(super::super::value::Sized::Sum(amount.clone(), place, *minus))
+            }
             Sym::Optional(Some(inner)) => Sym::Optional(Some(Rc::new(substitute(arena, inner, from, to)))),
             Sym::Map(entries) => {
                 let mut made = Vec::new();

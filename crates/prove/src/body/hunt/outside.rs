@@ -19,6 +19,8 @@ pub(in crate::body) struct Lookups {
     resources: BTreeSet<(String, String)>,
     /// Names and namespaces that are written there.
     names: BTreeSet<String>,
+    /// Namespaces with names that are written together.
+    objects: BTreeSet<(String, String)>,
     globals: BTreeSet<String>,
     urls: BTreeSet<String>,
 }
@@ -41,6 +43,8 @@ impl Lookups {
                     for part in ["name", "namespace"] {
                         self.names.extend(reference[part].as_str().map(str::to_owned));
                     }
+                    let text = |part: &str| reference[part].as_str().unwrap_or_default().to_owned();
+                    self.objects.insert((text("namespace"), text("name")));
                 }
                 if let Some(path) = map.get("urlPath").and_then(Json::as_str) {
                     self.path(path);
@@ -102,7 +106,11 @@ impl Lookups {
                 if let (Some(version), Some(resource)) = (quoted.next(), quoted.next()) {
                     self.resources.insert((version.to_owned(), resource.to_owned()));
                 }
-                self.names.extend(quoted.take(2).map(str::to_owned));
+                let written: Vec<String> = quoted.take(2).map(str::to_owned).collect();
+                if let [namespace, name] = written.as_slice() {
+                    self.objects.insert((namespace.clone(), name.clone()));
+                }
+                self.names.extend(written);
             }
         }
     }
@@ -152,13 +160,15 @@ impl Hunt {
         for (api_version, resource) in resources {
             let (shape, kind) = crate::body::cel::kind_of(&api_version, &resource);
             let mut taken = BTreeSet::new();
-            for _ in 0..self.next(16) {
+            let mut written: Vec<(String, String)> = self.lookups.objects.iter().cloned().collect();
+            written.retain(|_| self.next(4) > 0);
+            for _ in 0..self.next(8) + written.len() {
                 let mut object = self.value(&shape, "", 0);
                 if !object.is_object() {
                     object = json!({});
                 }
-                let (Some(name), Some(namespace)) = (self.pick(&names).cloned(), self.pick(&namespaces).cloned())
-                else {
+                let some = || Some((self.pick(&namespaces).cloned()?, self.pick(&names).cloned()?));
+                let Some((namespace, name)) = written.pop().or_else(some) else {
                     continue;
                 };
                 if !taken.insert((namespace.clone(), name.clone())) {

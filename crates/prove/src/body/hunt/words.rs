@@ -34,7 +34,11 @@ pub(super) fn keys(text: &str, into: &mut BTreeSet<String>) {
 }
 
 /// The neighbours of constants in what the expressions of the policies read them as.
-pub(super) fn neighbours(sources: &str, texts: &BTreeSet<String>, numbers: &BTreeSet<i64>) -> BTreeSet<String> {
+pub(super) fn neighbours(
+    sources: &str,
+    (texts, numbers): (&BTreeSet<String>, &BTreeSet<i64>),
+    now: Option<Timestamp>,
+) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let reads = |names: &[&str]| names.iter().any(|name| sources.contains(name));
     if reads(&["int(", "double(", "uint(", "to_number("]) {
@@ -55,7 +59,7 @@ pub(super) fn neighbours(sources: &str, texts: &BTreeSet<String>, numbers: &BTre
         all.extend(["0s", "90s", "61m", "25h"].map(str::to_owned));
     }
     if reads(&["timestamp(", "time_", "now("]) {
-        times(texts, &mut all);
+        times(texts, now, &mut all);
     }
     if reads(&["cidr(", "ip(", "IP("]) {
         addresses(texts, numbers, &mut all);
@@ -72,8 +76,9 @@ pub(super) fn neighbours(sources: &str, texts: &BTreeSet<String>, numbers: &BTre
     all
 }
 
-fn times(texts: &BTreeSet<String>, into: &mut BTreeSet<String>) {
-    for time in texts.iter().filter_map(|text| Timestamp::parse(text)) {
+fn times(texts: &BTreeSet<String>, now: Option<Timestamp>, into: &mut BTreeSet<String>) {
+    let constants = texts.iter().filter_map(|text| Timestamp::parse(text));
+    for time in constants.chain(now) {
         for step in [-43_200, -1, 0, 1, 43_200] {
             if let Some(near) = Timestamp::from_seconds(time.instant().0 + step) {
                 let utc = near.to_string();
