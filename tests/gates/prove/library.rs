@@ -12,7 +12,6 @@ use std::{
 use kyvtest::{
     cel::host::Mocks,
     kube::{Discovery, NAME_LABEL, Namespace, Operation},
-    policy::Purpose,
     prove::{
         Label,
         body::{Options, Side, compare_sides, samples},
@@ -24,7 +23,7 @@ use kyvtest::{
 use rayon::prelude::*;
 use serde_json::Value;
 
-use super::{add, rewrites::changed_policies};
+use super::rewrites::changed_policies;
 use crate::support::{read, shared, tell};
 
 /// How many policies are changed.
@@ -99,11 +98,9 @@ fn tested(root: &Path) -> Vec<Tested> {
 
 /// The documents of a file.
 fn values(text: &str) -> Vec<Value> {
-    let read = yaml::read(text, yaml::Mode::Lax, &yaml::Limits::default());
-    let documents = read.documents.iter();
-    documents
-        .map(|document| Document::from(document.tree.root()).root().to_serde())
-        .collect()
+    let stream = yaml::read(text, yaml::Mode::Lax, &yaml::Limits::default());
+    let trees = stream.documents().iter().filter_map(|document| document.tree().ok());
+    trees.map(|tree| Document::from(tree.root()).root().to_serde()).collect()
 }
 
 /// Whether one of the resources has different effects on two sides when it is created.
