@@ -79,8 +79,7 @@ fn tested(root: &Path) -> Vec<Tested> {
             files.sort();
             files.iter().flat_map(|file| values(&read(file))).collect()
         };
-        let is_policy =
-            |object: &&Value| matches!(object["kind"].as_str(), Some("ClusterPolicy" | "ValidatingPolicy"));
+        let is_policy = |object: &&Value| matches!(object["kind"].as_str(), Some("ClusterPolicy" | "ValidatingPolicy"));
         let policies: Vec<Value> = documents(folder).iter().filter(is_policy).cloned().collect();
         let [policy] = policies.as_slice() else { continue };
         if Side::from_objects(std::slice::from_ref(policy), &discovery).is_err() {
@@ -100,7 +99,9 @@ fn tested(root: &Path) -> Vec<Tested> {
 fn values(text: &str) -> Vec<Value> {
     let stream = yaml::read(text, yaml::Mode::Lax, &yaml::Limits::default());
     let trees = stream.documents().iter().filter_map(|document| document.tree().ok());
-    trees.map(|tree| Document::from(tree.root()).root().to_serde()).collect()
+    trees
+        .map(|tree| Document::from(tree.root()).root().to_serde())
+        .collect()
 }
 
 /// Whether one of the resources has different effects on two sides when it is created.
@@ -121,7 +122,9 @@ fn kills(resources: &[Value], a: &Side, b: &Side, discovery: &Discovery) -> bool
         let metadata = |key: &str| resource["metadata"][key].as_str();
         let namespace = metadata("namespace").unwrap_or("default");
         scenario.request.object = Document::from(resource);
-        metadata("name").unwrap_or_default().clone_into(&mut scenario.request.name);
+        metadata("name")
+            .unwrap_or_default()
+            .clone_into(&mut scenario.request.name);
         if !scenario.request.namespace.is_empty() {
             namespace.clone_into(&mut scenario.request.namespace);
             let labels = [(NAME_LABEL, namespace)];
@@ -203,7 +206,11 @@ fn changed_policies_of_the_library_are_told_apart() {
     for fate in fates.iter().filter(|fate| !refuted(fate)) {
         tell(&format!("  {}: {} {}", fate.id, fate.label.as_str(), fate.reason));
         // A suite may use resources that no API server accepts; search does not.
-        assert!(fate.label != Label::Proven || !fate.by_search, "{}: proven, but refuted", fate.id);
+        assert!(
+            fate.label != Label::Proven || !fate.by_search,
+            "{}: proven, but refuted",
+            fate.id
+        );
     }
     let lost: Vec<&str> = fates
         .iter()
@@ -211,6 +218,12 @@ fn changed_policies_of_the_library_are_told_apart() {
         .map(|fate| fate.id.as_str())
         .collect();
     assert!(lost.is_empty(), "search alone refutes {lost:?}");
-    assert!(by_prover > by_either, "{by_prover} by the prover, {by_either} by the others");
-    assert!((all - by_prover - equal) * 100 <= OPEN * all, "too many changes are open");
+    assert!(
+        by_prover > by_either,
+        "{by_prover} by the prover, {by_either} by the others"
+    );
+    assert!(
+        (all - by_prover - equal) * 100 <= OPEN * all,
+        "too many changes are open"
+    );
 }

@@ -225,7 +225,15 @@ fn is_about_expressions(found: &Comparison) -> bool {
         return false;
     };
     let resource = &example.scenario().request.resource;
-    let controllers = ["Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Job", "CronJob", "ReplicationController"];
+    let controllers = [
+        "Deployment",
+        "DaemonSet",
+        "StatefulSet",
+        "ReplicaSet",
+        "Job",
+        "CronJob",
+        "ReplicationController",
+    ];
     resource.subresource.is_empty() && !controllers.contains(&resource.kind.as_str())
 }
 
@@ -264,7 +272,11 @@ fn conversions_that_differ_are_refuted() {
         present += 1;
         let refuted = matches!(accepted.label, Label::Refuted(_)) && is_about_expressions(&accepted);
         assert_eq!(refuted, differs, "{name}: {:?}", accepted.label);
-        assert!(matches!(raw.label, Label::Refuted(_)), "{name} on any objects: {:?}", raw.label);
+        assert!(
+            matches!(raw.label, Label::Refuted(_)),
+            "{name} on any objects: {:?}",
+            raw.label
+        );
     }
     tell(&format!("gate prove-conversions: {present}/{present} as expected"));
     assert!(present >= 6, "only {present} of the conversions are there");
@@ -300,6 +312,11 @@ fn pairs_of_the_corpus_are_decided() {
         );
     }
     // A request that contradicts a proof is a fault, which `compare_folders` does not accept.
-    tell(&format!("gate prove-search: {requests} requests against proofs, no difference"));
-    assert!(requests >= 100_000, "only {requests} requests were tried against proofs");
+    tell(&format!(
+        "gate prove-search: {requests} requests against proofs, no difference"
+    ));
+    assert!(
+        requests >= 100_000,
+        "only {requests} requests were tried against proofs"
+    );
 }

@@ -536,7 +536,8 @@ impl<'b> Builder<'b> {
                 }),
                 _ => None,
             };
-            let (Some(own_namespace), Some(own_name)) = (text(self, &lookup.namespace), text(self, &lookup.name)) else {
+            let (Some(own_namespace), Some(own_name)) = (text(self, &lookup.namespace), text(self, &lookup.name))
+            else {
                 continue;
             };
             let (_, kind) = super::cel::kind_of(&lookup.api_version, &lookup.plural);

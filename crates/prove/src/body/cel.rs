@@ -397,7 +397,16 @@ pub(super) fn lookup(arena: &mut Arena, name: &str, args: &[Sym]) -> Result<Valu
         _ => Shape::any(),
     };
     let value = unknown(arena, name, args, shape)?;
-    if let ("Get", [Sym::Constant(own), Sym::Text(version), Sym::Text(plural), namespace, name]) = (name, args)
+    if let (
+        "Get",
+        [
+            Sym::Constant(own),
+            Sym::Text(version),
+            Sym::Text(plural),
+            namespace,
+            name,
+        ],
+    ) = (name, args)
         && &**own == "resource"
     {
         for (_, sym) in &value.0 {
@@ -545,8 +554,9 @@ pub(super) fn constant_value(constant: &Constant) -> Result<Value> {
             Val::Uint(number) => Sym::Uint(*number),
             Val::Double(number) => Sym::Double(*number),
             Val::Duration(nanoseconds) => moment::span(*nanoseconds),
-            Val::Timestamp(time) => moment::timestamp(*time)
-                .unwrap_or_else(|| Sym::Constant(Arc::from(format!("timestamp {time}")))),
+            Val::Timestamp(time) => {
+                moment::timestamp(*time).unwrap_or_else(|| Sym::Constant(Arc::from(format!("timestamp {time}"))))
+            }
             Val::Optional(None) => Sym::Optional(None),
             Val::Error(_) => Sym::Error,
             _ => return unsupported("a constant of a library's type"),

@@ -232,7 +232,8 @@ impl Side {
         } else {
             let mut with = world.clone();
             // The side's own objects are there instead of others of the same name.
-            with.params.retain(|given| !self.objects.iter().any(|own| same_object(own, given)));
+            with.params
+                .retain(|given| !self.objects.iter().any(|own| same_object(own, given)));
             with.params.extend(self.objects.iter().cloned());
             own = with;
             &own
@@ -365,7 +366,12 @@ fn same_object(a: &Document, b: &Document) -> bool {
         }
         at.and_then(|value| value.as_str().map(str::to_owned))
     };
-    let paths: [&[&str]; 4] = [&["apiVersion"], &["kind"], &["metadata", "name"], &["metadata", "namespace"]];
+    let paths: [&[&str]; 4] = [
+        &["apiVersion"],
+        &["kind"],
+        &["metadata", "name"],
+        &["metadata", "namespace"],
+    ];
     paths.iter().all(|path| text(a, path) == text(b, path))
 }
 

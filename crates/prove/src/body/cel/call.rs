@@ -139,12 +139,10 @@ impl<'a> Reader<'a, '_> {
                     .arena
                     .value([(less, Sym::Int(-1)), (more, Sym::Int(1)), (same, Sym::Int(0))]))
             }
-            ("add" | "sub", [Sym::Quantity(a), Sym::Quantity(b)]) => {
-                match sum(a, b, call.function.name == "sub") {
-                    Some(sum) => Ok(Value::of(Sym::Quantity(sum))),
-                    None => self.unknown(call.function.name, args, Shape::any()),
-                }
-            }
+            ("add" | "sub", [Sym::Quantity(a), Sym::Quantity(b)]) => match sum(a, b, call.function.name == "sub") {
+                Some(sum) => Ok(Value::of(Sym::Quantity(sum))),
+                None => self.unknown(call.function.name, args, Shape::any()),
+            },
             // A text can be read exactly if reading it is no error.
             ("isSemver" | "isImage" | "isURL" | "isIP" | "isCIDR", [Sym::At(place)]) => {
                 let name = match call.function.name {
@@ -487,9 +485,7 @@ impl<'a> Reader<'a, '_> {
 /// The sum or the difference of two quantities; `None` if it is not modelled.
 fn sum(a: &Sized, b: &Sized, minus: bool) -> Option<Sized> {
     Some(match (a, b) {
-        (Sized::Constant(a), Sized::Constant(b)) => {
-            Sized::constant(if minus { a.0.sub(&b.0) } else { a.0.add(&b.0) })
-        }
+        (Sized::Constant(a), Sized::Constant(b)) => Sized::constant(if minus { a.0.sub(&b.0) } else { a.0.add(&b.0) }),
         (Sized::Constant(a), Sized::At(place)) => Sized::Sum(a.clone(), *place, minus),
         (Sized::At(place), Sized::Constant(b)) => {
             let zero = Quantity::parse("0").ok()?;

@@ -267,7 +267,11 @@ impl Reader<'_, '_> {
                 Ok(Value::of(Sym::Size(Rc::from(both))))
             }
             (Sym::Moment(first), Sym::Moment(second)) => {
-                let (base, step) = if second.duration { (first, second) } else { (second, first) };
+                let (base, step) = if second.duration {
+                    (first, second)
+                } else {
+                    (second, first)
+                };
                 let plus = match step {
                     Moment {
                         duration: true,

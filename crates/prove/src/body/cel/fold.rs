@@ -205,7 +205,8 @@ impl<'a> Reader<'a, '_> {
         self.bound.extend(part.bounds());
         let slot = fold.variable.0 as usize;
         let outer = self.slots[slot].replace(part.value().clone());
-        if let (Some(second), Some(list), Some(Sym::Int(position))) = (fold.second, self.positions, part.value().single())
+        if let (Some(second), Some(list), Some(Sym::Int(position))) =
+            (fold.second, self.positions, part.value().single())
             && let Ok(position) = u32::try_from(*position)
         {
             let item = self.arena.item(list, position);

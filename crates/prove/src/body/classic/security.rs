@@ -139,7 +139,9 @@ pub(super) fn violated(arena: &mut Arena, security: &Json, request: &Request<'_>
         restricted: text("level") != "baseline",
         version,
     };
-    let mut found = vec![some_container(arena, spec, |arena, container| probes(arena, container))?];
+    let mut found = vec![some_container(arena, spec, |arena, container| {
+        probes(arena, container)
+    })?];
     let count = if pod.restricted { CONTROLS.len() } else { OF_BASELINE };
     for control in &CONTROLS[..count] {
         let excluded = excluded(security, control)?;
@@ -477,7 +479,8 @@ fn escalation(arena: &mut Arena, pod: &Pod, container: Place) -> Result<Formula>
 
 fn as_root(arena: &mut Arena, pod: &Pod, container: Place) -> Result<Formula> {
     let path = ["securityContext", "runAsNonRoot"];
-    let (Some((own, value)), Some((pods, pod_value))) = (follow(arena, container, &path), follow(arena, pod.spec, &path))
+    let (Some((own, value)), Some((pods, pod_value))) =
+        (follow(arena, container, &path), follow(arena, pod.spec, &path))
     else {
         return unsupported("Pod Security Standards for untyped objects");
     };

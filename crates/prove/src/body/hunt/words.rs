@@ -23,7 +23,9 @@ pub(super) fn keys(text: &str, into: &mut BTreeSet<String>) {
     for map in MAPS {
         for (at, _) in text.match_indices(map) {
             let rest = &text[at + map.len()..];
-            let rest = rest.strip_prefix('.').map(|rest| rest.strip_prefix('?').unwrap_or(rest));
+            let rest = rest
+                .strip_prefix('.')
+                .map(|rest| rest.strip_prefix('?').unwrap_or(rest));
             let key: String = rest.unwrap_or_default().chars().take_while(|c| is_word(*c)).collect();
             let is_call = rest.is_some_and(|rest| rest[key.len()..].starts_with('('));
             if !key.is_empty() && !is_call {
@@ -154,7 +156,11 @@ fn separated(texts: &BTreeSet<String>, into: &mut BTreeSet<String>) {
 }
 
 fn amounts(texts: &BTreeSet<String>, into: &mut BTreeSet<String>) {
-    let known: Vec<Quantity> = texts.iter().filter_map(|text| Quantity::parse(text).ok()).take(8).collect();
+    let known: Vec<Quantity> = texts
+        .iter()
+        .filter_map(|text| Quantity::parse(text).ok())
+        .take(8)
+        .collect();
     for a in &known {
         for b in &known {
             into.insert(a.sub(b).canonical());

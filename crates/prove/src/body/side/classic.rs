@@ -170,7 +170,12 @@ impl Side {
             let mut before = Vec::new();
             if only_one {
                 let matched = by_request.iter().find(|(own, _)| *own == condition);
-                before.extend(matched.into_iter().flat_map(|(_, rules)| rules).filter(|rule| **rule < at));
+                before.extend(
+                    matched
+                        .into_iter()
+                        .flat_map(|(_, rules)| rules)
+                        .filter(|rule| **rule < at),
+                );
             }
             for rule in before.iter().copied().chain([&at]) {
                 if known[*rule].is_none() {
