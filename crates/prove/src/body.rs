@@ -78,7 +78,7 @@ pub struct Options {
 
 impl Options {
     /// How many requests of each class tests try against a proof.
-    pub const THOROUGH: u64 = 300;
+    pub const THOROUGH: u64 = 400;
 
     fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))

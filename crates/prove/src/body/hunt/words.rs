@@ -127,6 +127,7 @@ fn versions(texts: &BTreeSet<String>, into: &mut BTreeSet<String>) {
         let &[major, minor, patch] = parts.as_slice() else {
             continue;
         };
+        into.insert(text.clone());
         into.insert(format!("{}.0.0", major.saturating_add(1)));
         into.insert(format!("{major}.{}.{patch}", minor.saturating_add(1)));
         into.insert(format!("{major}.{}.{patch}", minor.saturating_sub(1)));
