@@ -105,6 +105,7 @@ enum Format {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum Required {
     Proven,
+    Bounded,
     #[default]
     Tested,
 }
@@ -241,7 +242,8 @@ impl Args {
         }
         let weak = |rule: &MigratedRule| match rule.label {
             RuleLabel::Proven => false,
-            RuleLabel::Tested(_) => self.require == Required::Proven,
+            RuleLabel::Bounded(_) => self.require == Required::Proven,
+            RuleLabel::Tested(_) => self.require != Required::Tested,
             RuleLabel::NotMigrated(_) => true,
         };
         if rows.iter().flat_map(Row::rules).any(weak) {

@@ -142,7 +142,7 @@ pub(super) struct Args {
     #[arg(long)]
     warnings: bool,
 
-    /// Replay requests for every path and every proof
+    /// Replay requests for every path, and many requests against every proof
     #[arg(long)]
     paranoid: bool,
 
@@ -271,8 +271,9 @@ impl Args {
                 collections: delete == pairs::Deletions::Collection,
                 data: options.data,
                 cases: self.budget.unwrap_or(defaults.cases),
+                now: options.now,
                 checks: if self.paranoid {
-                    4 * defaults.checks
+                    body::Options::THOROUGH
                 } else {
                     defaults.checks
                 },

@@ -3,6 +3,7 @@
 mod cases;
 mod emit;
 mod guards;
+mod library;
 mod live;
 mod mutants;
 mod order;

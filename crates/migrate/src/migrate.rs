@@ -66,6 +66,8 @@ pub enum Existing {
 pub enum RuleLabel {
     /// Every request has the same effect.
     Proven,
+    /// Every request whose lists are not longer than the number has the same effect.
+    Bounded(u32),
     /// Requests were tried, and nothing else is claimed.
     Tested(u64),
     /// There is no translation.
@@ -77,6 +79,7 @@ impl RuleLabel {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Proven => "PROVEN",
+            Self::Bounded(_) => "BOUNDED",
             Self::Tested(_) => "TESTED",
             Self::NotMigrated(_) => "NOT-MIGRATED",
         }
@@ -268,6 +271,7 @@ fn migrate_rule(
             migrated.counterexample = dropped;
             migrated.label = match comparison.label {
                 Label::Proven => RuleLabel::Proven,
+                Label::Bounded { k } => RuleLabel::Bounded(k),
                 _ => RuleLabel::Tested(comparison.requests),
             };
             migrated.reason = comparison.reason;

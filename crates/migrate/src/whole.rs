@@ -90,7 +90,8 @@ fn admitting(object: &Json) -> Json {
 
 /// Calls no rule proven.
 fn weaken(migrated: &mut [MigratedRule], reason: &str) {
-    for rule in migrated.iter_mut().filter(|rule| rule.label == RuleLabel::Proven) {
+    let proven = |rule: &&mut MigratedRule| matches!(rule.label, RuleLabel::Proven | RuleLabel::Bounded(_));
+    for rule in migrated.iter_mut().filter(proven) {
         rule.label = RuleLabel::Tested(0);
         reason.clone_into(&mut rule.reason);
     }

@@ -58,10 +58,10 @@ fn with_ephemeral_containers(scenario: &Scenario, server: &Server) -> Result<Opt
     }
     let mut created = scenario.clone();
     let mut first = scenario.request.old_object.root().to_serde();
-    if let Some(metadata) = first["metadata"].as_object_mut() {
+    if let Some(metadata) = first.pointer_mut("/metadata").and_then(Json::as_object_mut) {
         metadata.shift_remove("resourceVersion");
     }
-    if let Some(spec) = first["spec"].as_object_mut() {
+    if let Some(spec) = first.pointer_mut("/spec").and_then(Json::as_object_mut) {
         spec.shift_remove("ephemeralContainers");
     }
     created.request.operation = Operation::Create;
@@ -75,7 +75,7 @@ fn with_ephemeral_containers(scenario: &Scenario, server: &Server) -> Result<Opt
     server.admit(&mut checked.request)?;
     let mut changed = scenario.clone();
     let mut new = scenario.request.old_object.root().to_serde();
-    if let Some(spec) = new["spec"].as_object_mut() {
+    if let Some(spec) = new.pointer_mut("/spec").and_then(Json::as_object_mut) {
         spec.shift_remove("ephemeralContainers");
         if let Some(list) = wanted["spec"].get("ephemeralContainers") {
             spec.insert("ephemeralContainers".to_owned(), list.clone());
@@ -88,7 +88,8 @@ fn with_ephemeral_containers(scenario: &Scenario, server: &Server) -> Result<Opt
 /// A Pod in which ephemeral containers are ordinary ones: what validation asks of these, it asks of those as well.
 fn with_more_containers(pod: &Json, more: &Json) -> Json {
     let mut pod = pod.clone();
-    if let (Some(list), Some(more)) = (pod["spec"]["containers"].as_array_mut(), more.as_array()) {
+    let list = pod.pointer_mut("/spec/containers").and_then(Json::as_array_mut);
+    if let (Some(list), Some(more)) = (list, more.as_array()) {
         for container in more {
             let mut container = container.clone();
             if let Some(fields) = container.as_object_mut() {

@@ -29,6 +29,7 @@ use std::sync::{
 };
 
 use kyvtest_cel::host::Mocks;
+use kyvtest_go_compat::{text::time::Timestamp, value::Document};
 use kyvtest_model::{
     compare,
     kube::{Discovery, RequestClass, Resource},
@@ -38,9 +39,9 @@ use kyvtest_model::{
 use self::{
     build::Builder,
     formula::{Arena, Formula},
-    hunt::Hunt,
+    hunt::{Calls, Hunt, Lookups},
     request::Request,
-    solve::{Model, SolveResult, Solver, Theory},
+    solve::{Cut, Model, SolveResult, Solver, Theory},
     value::Unsupported,
 };
 pub use self::{
@@ -64,15 +65,21 @@ pub struct Options {
     pub collections: bool,
     /// How many cases one question may have.
     pub cases: u64,
-    /// How many requests of each class are tried where nothing is proven.
+    /// How many requests of each class are tried where nothing is proven; if none, nothing but a proof is of interest, and
+    /// the comparison ends where there cannot be one.
     pub tries: u64,
-    /// How many requests of each class are tried against a proof.
+    /// How many requests of each class are tried against a proof: a few by default, [`Options::THOROUGH`] in tests.
     pub checks: u64,
+    /// The clock of the requests that are evaluated; a proof holds at any time.
+    pub now: Option<Timestamp>,
     /// Cancels the comparison when set: the answer is then `UNKNOWN`.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Options {
+    /// How many requests of each class tests try against a proof.
+    pub const THOROUGH: u64 = 400;
+
     fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
@@ -85,7 +92,8 @@ impl Default for Options {
             collections: true,
             cases: 8_000,
             tries: 300,
-            checks: 300,
+            checks: 8,
+            now: None,
             stop: None,
         }
     }
@@ -146,26 +154,48 @@ struct Match<'s> {
     /// The kinds that are given, without the unknown ones.
     given: &'s Discovery,
     mocks: Mocks,
+    /// What both sides look up.
+    lookups: Lookups,
+    /// What the global context and services answer.
+    called: Calls,
     /// Completes the objects of requests.
     server: Server,
     options: &'s Options,
     /// How many cases the next question may have.
     cases: u64,
+    /// How many elements lists have at most; `None` if there may be any number.
+    limit: Option<u32>,
     requests: u64,
 }
 
 impl<'s> Match<'s> {
     fn new(sides: [&'s Side; 2], universe: &'s Discovery, given: &'s Discovery, options: &'s Options) -> Self {
-        Self {
+        let mut both = Self {
             sides,
             discovery: universe,
             given,
             mocks: Mocks::new(),
+            lookups: hunt::lookups(sides),
+            called: Calls::default(),
             server: Server::new(universe, Vec::new()).without_service_accounts(),
             options,
             cases: options.cases,
+            limit: None,
             requests: 0,
+        };
+        both.mocks = both.host(&[]);
+        both
+    }
+
+    /// A host that answers what is looked up from the given objects.
+    fn host(&self, objects: &[Document]) -> Mocks {
+        let mut mocks = Mocks::new();
+        if let Some(now) = self.options.now {
+            mocks.set_now(now);
         }
+        self.lookups.answer(objects, &mut mocks);
+        self.called.answer(&mut mocks);
+        mocks
     }
 
     /// Whether a request can be sent in the world of the comparison.
@@ -176,9 +206,15 @@ impl<'s> Match<'s> {
     /// Evaluates a request on both sides; `None` if the effects are the same.
     fn replay(&mut self, scenario: Scenario) -> Option<Counterexample> {
         self.requests += 1;
-        let verdicts = self
-            .sides
-            .map(|side| side.decide(&scenario, self.discovery, &self.mocks));
+        let own;
+        let mocks = if self.lookups.reads_objects() {
+            // Parameters and what is looked up are the same objects.
+            own = self.host(&scenario.world.params);
+            &own
+        } else {
+            &self.mocks
+        };
+        let verdicts = self.sides.map(|side| side.decide(&scenario, self.discovery, mocks));
         if verdicts[0].effect == verdicts[1].effect {
             return None;
         }
@@ -205,7 +241,35 @@ impl<'s> Match<'s> {
 enum Found {
     Equal,
     Differs(Box<Counterexample>),
-    Open(String),
+    Open(Open),
+}
+
+/// Why a class is not decided.
+struct Open {
+    cause: Cause,
+    reason: String,
+}
+
+/// What keeps a class from being decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Something that is not modelled.
+    Unsupported,
+    /// The budget.
+    Budget,
+    /// Lists that may have any number of elements.
+    Lists,
+    /// A difference that no request shows: a function of which nothing is known, or objects that a server refuses.
+    NotShown,
+}
+
+impl Open {
+    fn new(cause: Cause, reason: impl Into<String>) -> Self {
+        Self {
+            cause,
+            reason: reason.into(),
+        }
+    }
 }
 
 /// Why a class is not modelled in a version: the sides see another one.
@@ -213,6 +277,12 @@ const CONVERTED: &str = "objects that are converted to another version";
 
 /// What part of the cases a question has once a class is open.
 const LATER: u64 = 16;
+
+/// How many elements lists have where any number is too many, the largest number first.
+const BOUNDS: [u32; 3] = [3, 2, 1];
+
+/// What part of the cases a question about short lists has.
+const WITHIN: u64 = 4;
 
 /// How many models are tried before a class is left open.
 const MODELS: usize = 12;
@@ -222,8 +292,7 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
     let universe = universe::with_unknown(discovery);
     let mut both = Match::new([a, b], &universe, discovery, options);
     let mut theory = Theory::default();
-    let mut open: Vec<String> = Vec::new();
-    let mut undecided: Vec<RequestClass<'_>> = Vec::new();
+    let mut undecided: Vec<(RequestClass<'_>, Open)> = Vec::new();
     let mut decided: Vec<RequestClass<'_>> = Vec::new();
     let cells = universe::cells(&universe);
     let cells = cells.into_iter().filter(|cell| options.collections || !cell.collection);
@@ -237,78 +306,158 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
         match both.class(cell, &mut theory) {
             Found::Equal => decided.push(cell),
             Found::Differs(found) => return both.refuted(*found),
-            Found::Open(reason) => {
+            Found::Open(open) => {
                 // Nothing can be proven any more, and differences are found early or not at all.
                 both.cases = options.cases / LATER;
-                undecided.push(cell);
-                if !open.contains(&reason) {
-                    open.push(reason);
+                undecided.push((cell, open));
+                if options.tries == 0 {
+                    return both.undecided(&undecided, decided.len(), None);
                 }
             }
         }
     }
-    let mut hunt = Hunt::new(a, b);
-    for cell in &undecided {
+    let k = match both.within_bounds(&undecided, &mut theory) {
+        Ok(k) => k,
+        Err(found) => return both.refuted(*found),
+    };
+    let mut hunt = Hunt::new(a, b, options.now);
+    for (cell, _) in &undecided {
         if options.is_stopped() {
             return both.stopped(decided.len());
         }
         if let Some(found) = hunt.search(&mut both, cell, options.tries) {
-            return both.refuted(found);
+            let within = |k: u32| longest_list(&found.scenario.request) <= k as usize;
+            return if k.is_some_and(within) {
+                both.contradicted(cell, found)
+            } else {
+                both.refuted(found)
+            };
         }
     }
-    if !open.is_empty() {
-        return Comparison {
-            label: Label::Tested { tested: both.requests },
-            reason: open.join("; "),
-            counterexample: None,
-            requests: both.requests,
-            fault: false,
-        };
-    }
-    for cell in &decided {
+    for cell in decided.iter().filter(|_| undecided.is_empty()) {
         if options.is_stopped() {
             return both.stopped(0);
         }
         if let Some(found) = hunt.contradict(&mut both, cell, options.checks) {
-            let reason = format!("the engines contradict a proof on {}", universe::name(cell));
-            return Comparison {
-                label: Label::Unknown,
-                reason,
-                counterexample: Some(Box::new(found)),
-                requests: both.requests,
-                fault: true,
-            };
+            return both.contradicted(cell, found);
         }
     }
-    let reason = if decided.is_empty() { NEITHER } else { "" };
-    Comparison {
-        label: Label::Proven,
-        reason: reason.to_owned(),
-        counterexample: None,
-        requests: both.requests,
-        fault: false,
+    both.undecided(&undecided, decided.len(), k)
+}
+
+/// How many elements the longest list in a request's objects has.
+fn longest_list(request: &kyvtest_model::kube::Request) -> usize {
+    fn longest(value: &serde_json::Value) -> usize {
+        match value {
+            serde_json::Value::Array(items) => items.iter().map(longest).max().unwrap_or_default().max(items.len()),
+            serde_json::Value::Object(entries) => entries.values().map(longest).max().unwrap_or_default(),
+            _ => 0,
+        }
     }
+    let objects = [&request.object, &request.old_object];
+    let longest = objects.map(|object| longest(&object.root().to_serde()));
+    longest[0].max(longest[1])
 }
 
 impl Match<'_> {
-    /// Nothing is claimed by a comparison that was cut short.
-    fn stopped(&self, decided: usize) -> Comparison {
+    fn answer(&self, label: Label, reason: String) -> Comparison {
         Comparison {
-            label: Label::Unknown,
-            reason: format!("stopped after {decided} request classes without a difference"),
+            label,
+            reason,
             counterexample: None,
             requests: self.requests,
             fault: false,
         }
     }
 
+    /// Nothing is claimed by a comparison that was cut short.
+    fn stopped(&self, decided: usize) -> Comparison {
+        let reason = format!("stopped after {decided} request classes without a difference");
+        self.answer(Label::Unknown, reason)
+    }
+
+    fn contradicted(&self, cell: &RequestClass<'_>, found: Counterexample) -> Comparison {
+        let reason = format!("the engines contradict a proof on {}", universe::name(cell));
+        Comparison {
+            counterexample: Some(Box::new(found)),
+            fault: true,
+            ..self.answer(Label::Unknown, reason)
+        }
+    }
+
+    /// The answer if no request was found on which the sides differ.
+    fn undecided(&self, open: &[(RequestClass<'_>, Open)], decided: usize, k: Option<u32>) -> Comparison {
+        let mut reasons: Vec<&str> = Vec::new();
+        for (_, open) in open {
+            if !reasons.contains(&open.reason.as_str()) {
+                reasons.push(&open.reason);
+            }
+        }
+        let reasons = reasons.join("; ");
+        if open.is_empty() {
+            let reason = if decided == 0 { NEITHER } else { "" };
+            return self.answer(Label::Proven, reason.to_owned());
+        }
+        if let Some(k) = k {
+            let elements = if k == 1 { "element" } else { "elements" };
+            let reason = format!("every list that both sides read has at most {k} {elements}: {reasons}");
+            return self.answer(Label::Bounded { k }, reason);
+        }
+        if open.iter().any(|(_, open)| open.cause == Cause::Budget) {
+            let (all, requests) = (decided + open.len(), self.requests);
+            let reason = format!(
+                "budget: {reasons}; covered: {decided} of {all} request classes, and {requests} requests without a difference"
+            );
+            return self.answer(Label::Unknown, reason);
+        }
+        self.answer(Label::Tested { tested: self.requests }, reasons)
+    }
+
+    /// Decides classes for lists that are not longer than a number: the largest number for which all of them are decided.
+    fn within_bounds(
+        &mut self,
+        open: &[(RequestClass<'_>, Open)],
+        theory: &mut Theory,
+    ) -> Result<Option<u32>, Box<Counterexample>> {
+        if open.is_empty() || open.iter().any(|(_, open)| open.cause == Cause::NotShown) {
+            return Ok(None);
+        }
+        let before = self.cases;
+        self.cases = self.options.cases / WITHIN;
+        for k in BOUNDS {
+            self.limit = Some(k);
+            let mut all = true;
+            for (cell, _) in open {
+                match self.class(*cell, theory) {
+                    Found::Equal => {}
+                    Found::Differs(found) => return Err(found),
+                    Found::Open(open) => {
+                        all = false;
+                        if open.cause != Cause::Budget {
+                            // Shorter lists do not help.
+                            self.limit = None;
+                            self.cases = before;
+                            return Ok(None);
+                        }
+                        break;
+                    }
+                }
+            }
+            if all {
+                self.limit = None;
+                self.cases = before;
+                return Ok(Some(k));
+            }
+        }
+        self.limit = None;
+        self.cases = before;
+        Ok(None)
+    }
+
     fn refuted(&self, found: Counterexample) -> Comparison {
         Comparison {
-            label: Label::Refuted(Kind::of(found.class)),
-            reason: String::new(),
-            requests: self.requests,
-            counterexample: Some(Box::new(found)),
-            fault: false,
+            counterexample: Some(Box::new(found.clone())),
+            ..self.answer(Label::Refuted(Kind::of(found.class)), String::new())
         }
     }
 
@@ -320,7 +469,7 @@ impl Match<'_> {
         let discovery = self.discovery;
         let mut found = self.class_as(cell, cell.resource, theory);
         for other in discovery.equivalents(cell.resource) {
-            if !matches!(&found, Found::Open(reason) if reason.ends_with(CONVERTED)) {
+            if !matches!(&found, Found::Open(open) if open.reason.ends_with(CONVERTED)) {
                 break;
             }
             found = self.class_as(RequestClass { ..cell }, other, theory);
@@ -329,7 +478,7 @@ impl Match<'_> {
     }
 
     fn class_as(&mut self, cell: RequestClass<'_>, seen: &Resource, theory: &mut Theory) -> Found {
-        let mut arena = Arena::new();
+        let mut arena = Arena::with_limit(self.limit);
         let request = Request::new(&mut arena, cell, seen, self.options.data);
         let discovery = self.discovery;
         let first = self.sides[0].model(&mut arena, &request, discovery);
@@ -337,10 +486,11 @@ impl Match<'_> {
         let (first, second) = match (first, second) {
             (Ok(first), Ok(second)) => (first, second),
             (Err(Unsupported(what)), _) | (_, Err(Unsupported(what))) => {
-                return Found::Open(format!("not modelled: {what}"));
+                return Found::Open(Open::new(Cause::Unsupported, format!("not modelled: {what}")));
             }
         };
-        let mut open = None;
+        let mut open: Option<Open> = None;
+        let within = arena.within_limit();
         for effect in [Effect::Deny, Effect::Audit, Effect::Warn] {
             let (ours, theirs) = (first.at_least(&mut arena, effect), second.at_least(&mut arena, effect));
             if ours == theirs {
@@ -348,11 +498,15 @@ impl Match<'_> {
             }
             let (not_ours, not_theirs) = (arena.not(ours), arena.not(theirs));
             for (yes, no) in [(ours, not_theirs), (not_ours, theirs)] {
-                let differs = arena.and([yes, no]);
+                let differs = arena.and([within, yes, no]);
                 match self.question(&mut arena, theory, &request, differs) {
                     Found::Equal => {}
                     Found::Differs(found) => return Found::Differs(found),
-                    Found::Open(reason) => open = Some(reason),
+                    // One that no request shows is the last word about the class.
+                    Found::Open(found) if open.as_ref().is_none_or(|open| open.cause != Cause::NotShown) => {
+                        open = Some(found);
+                    }
+                    Found::Open(_) => {}
                 }
             }
         }
@@ -367,7 +521,7 @@ impl Match<'_> {
         let mut reason = String::new();
         for _ in 0..MODELS {
             if self.options.is_stopped() {
-                return Found::Open("stopped".to_owned());
+                return Found::Open(Open::new(Cause::Unsupported, "stopped"));
             }
             let answer = {
                 let mut solver = Solver::new(arena, theory, &mut budget);
@@ -376,10 +530,17 @@ impl Match<'_> {
             };
             match answer {
                 SolveResult::No if refused.is_empty() => return Found::Equal,
-                SolveResult::No => return Found::Open(reason),
-                SolveResult::Incomplete(why) => {
-                    let gave_up = || format!("gave up on {}: {why}", universe::name(&request.cell));
-                    return Found::Open(if reason.is_empty() { gave_up() } else { reason });
+                SolveResult::No => return Found::Open(Open::new(Cause::NotShown, reason)),
+                SolveResult::Incomplete(_) if !reason.is_empty() => {
+                    return Found::Open(Open::new(Cause::NotShown, reason));
+                }
+                SolveResult::Incomplete(cut) => {
+                    let cause = match cut {
+                        Cut::Budget => Cause::Budget,
+                        Cut::Elements => Cause::Lists,
+                    };
+                    let reason = format!("gave up on {}: {}", universe::name(&request.cell), cut.as_str());
+                    return Found::Open(Open::new(cause, reason));
                 }
                 SolveResult::Yes(model) => {
                     let scenario = Builder::new(arena, theory, &model).scenario(request);
@@ -401,7 +562,7 @@ impl Match<'_> {
                 }
             }
         }
-        Found::Open(reason)
+        Found::Open(Open::new(Cause::NotShown, reason))
     }
 }
 

@@ -106,6 +106,11 @@ impl Kind {
 pub enum Label {
     /// Every request has the same effect.
     Proven,
+    /// Every request whose lists are not longer than a number has the same effect.
+    Bounded {
+        /// How many elements the lists that both sides read have at most.
+        k: u32,
+    },
     /// Both apply to the same requests with the same actions; the expressions were only searched.
     ProvenMatch {
         /// How many requests were tried.
@@ -132,6 +137,7 @@ impl Label {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Proven => "PROVEN",
+            Self::Bounded { .. } => "BOUNDED",
             Self::ProvenMatch { .. } => "PROVEN-MATCH",
             Self::Tested { .. } => "TESTED",
             Self::Refuted(_) => "REFUTED",
@@ -144,6 +150,7 @@ impl Label {
     pub const fn strength(&self) -> Option<u8> {
         match self {
             Self::Proven => Some(4),
+            Self::Bounded { .. } => Some(3),
             Self::ProvenMatch { .. } => Some(2),
             Self::Tested { .. } => Some(1),
             Self::Refuted(_) | Self::NotConvertible { .. } | Self::Unknown => None,

@@ -23,6 +23,12 @@ pub(super) const LABELS: &[Topic] = &[
                not cover messages or the cost of expressions.",
     },
     Topic {
+        name: "BOUNDED",
+        title: "every request with short lists has the same effect on both sides",
+        text: "The proof covers every request whose lists, as far as both sides go through them, have at most k \
+               elements. Requests with longer lists were only tested.",
+    },
+    Topic {
         name: "PROVEN-MATCH",
         title: "both sides apply to the same requests",
         text: "Matching is proven to be equal. The expressions differ and were compared on the given number of \

@@ -42,6 +42,7 @@ fn place_text(span: Span, sources: &Sources) -> String {
 fn label(rule: &MigratedRule) -> String {
     match &rule.label {
         RuleLabel::Proven => "PROVEN".to_owned(),
+        RuleLabel::Bounded(k) => format!("BOUNDED({k})"),
         RuleLabel::Tested(requests) => format!("TESTED({requests})"),
         RuleLabel::NotMigrated(code) => format!("NOT-MIGRATED({})", code.as_str()),
     }
@@ -163,8 +164,9 @@ fn totals(rows: &[Row]) -> Vec<(String, usize)> {
     for rule in rows.iter().flat_map(Row::rules) {
         let (rank, word) = match &rule.label {
             RuleLabel::Proven => (0, "PROVEN".to_owned()),
-            RuleLabel::Tested(_) => (1, "TESTED".to_owned()),
-            RuleLabel::NotMigrated(_) => (2, label(rule)),
+            RuleLabel::Bounded(_) => (1, label(rule)),
+            RuleLabel::Tested(_) => (2, "TESTED".to_owned()),
+            RuleLabel::NotMigrated(_) => (3, label(rule)),
         };
         *counts.entry((rank, word)).or_default() += 1;
     }

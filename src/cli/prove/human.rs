@@ -12,6 +12,7 @@ pub(super) fn suffix(label: &Label) -> String {
         Label::Refuted(kind) => format!("  kind={}", kind.as_str()),
         Label::NotConvertible { code } => format!("  {code}"),
         Label::ProvenMatch { tested } | Label::Tested { tested } => format!("  requests={tested}"),
+        Label::Bounded { k } => format!("  k={k}"),
         Label::Proven | Label::Unknown => String::new(),
     }
 }

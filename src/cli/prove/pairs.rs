@@ -130,7 +130,7 @@ impl Compared {
                 let mut found = compare_sides(&a, &b, setup.discovery, &options);
                 if limit.is_over() && matches!(found.label, Label::Unknown | Label::Tested { .. }) && !found.fault {
                     found.label = Label::Unknown;
-                    found.reason = format!("{}: {}", limit.reason(), found.reason);
+                    found.reason = format!("time: {}; {}", limit.reason(), found.reason);
                 }
                 let explanation = setup
                     .explain
@@ -321,6 +321,7 @@ pub(in crate::cli) fn human(name: &str, compared: &Compared, world: &World, sour
     let kind = match &found.label {
         Label::Refuted(kind) => format!("  kind={}", kind.as_str()),
         Label::Tested { tested } => format!("  requests={tested}"),
+        Label::Bounded { k } => format!("  k={k}"),
         _ => String::new(),
     };
     let label = found.label.as_str();

@@ -13,7 +13,8 @@ use kyvtest::{
     policy::{Loaded, Policy, Purpose},
     prove::{
         Label,
-        body::{Options, Side, compare_sides},
+        body::{Comparison, Options, Side, compare_sides},
+        server::Data,
     },
 };
 use rayon::prelude::*;
@@ -23,12 +24,14 @@ use super::add;
 use crate::support::{Gate, jsonl, print_count, read, shared};
 
 /// How many rows of each class are decided at least.
-const DECIDED: [(&str, usize); 4] = [("M", 288), ("B", 95), ("S", 27), ("X", 28)];
+const DECIDED: [(&str, usize); 4] = [("M", 290), ("B", 97), ("S", 48), ("X", 39)];
 
 /// The results of `prove --pairs` for the pairs of a file.
 fn answers(path: &Path) -> Vec<Value> {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_kyvtest"))
-        .args(["prove", "--delete", "named", "--now", "2026-06-01T00:00:00Z", "--pairs"])
+        .args(["prove", "--delete", "named", "--now", "2026-06-01T00:00:00Z"])
+        // Many requests are tried against each proof.
+        .args(["--paranoid", "--pairs"])
         .arg(path)
         .output()
         .expect("the command runs");
@@ -192,31 +195,91 @@ pub(super) fn folder_pairs(root: &Path, from: &str, to: &str) -> Vec<(String, Lo
     pairs
 }
 
-/// Compares the policies of directories whose names end in two words, and returns the numbers of pairs and of decided
-/// pairs.
-fn compare_folders(root: &Path, from: &str, to: &str) -> (usize, Vec<String>) {
+/// Compares the policies of folders whose names end in two words; many requests are tried against each proof.
+fn compare_folders(root: &Path, from: &str, to: &str, data: Data) -> Vec<(String, Result<Comparison, String>)> {
     let pairs = folder_pairs(root, from, to);
     let discovery = Discovery::kubernetes();
     let options = Options {
         collections: false,
+        checks: Options::THOROUGH,
+        data,
         ..Options::default()
     };
-    let open: Vec<String> = pairs
+    pairs
         .par_iter()
-        .filter_map(|(name, ours, theirs)| {
+        .map(|(name, ours, theirs)| {
             let side = |loaded: &Loaded| Side::new(loaded.clone(), Vec::new(), &discovery);
             let found = match (side(ours), side(theirs)) {
                 (Ok(a), Ok(b)) => compare_sides(&a, &b, &discovery, &options),
-                (Err(reason), _) | (_, Err(reason)) => return Some(format!("{name}: {reason}")),
+                (Err(reason), _) | (_, Err(reason)) => return (name.clone(), Err(reason)),
             };
             assert!(!found.fault, "{name}: {}", found.reason);
-            match found.label {
-                Label::Proven | Label::Refuted(_) => None,
-                label => Some(format!("{name}: {} {}", label.as_str(), found.reason)),
-            }
+            (name.clone(), Ok(found))
         })
-        .collect();
-    (pairs.len(), open)
+        .collect()
+}
+
+/// Whether a refutation is about the resources that both policies name: neither a subresource nor what autogen adds.
+fn is_about_expressions(found: &Comparison) -> bool {
+    let Some(example) = &found.counterexample else {
+        return false;
+    };
+    let resource = &example.scenario().request.resource;
+    let controllers = [
+        "Deployment",
+        "DaemonSet",
+        "StatefulSet",
+        "ReplicaSet",
+        "Job",
+        "CronJob",
+        "ReplicationController",
+    ];
+    resource.subresource.is_empty() && !controllers.contains(&resource.kind.as_str())
+}
+
+/// Hand conversions that differ (`equivalence.md` §10.4), and whether they do on objects that an API server accepts.
+const CONVERSIONS: [(&str, bool); 12] = [
+    ("require-probes", true),
+    ("require-ro-rootfs", true),
+    ("require-pod-requests-limits", true),
+    ("restrict-clusterrole-nodesproxy", false),
+    ("restrict-node-label-creation", false),
+    ("restrict-node-port", false),
+    ("block-ephemeral-containers", false),
+    ("restrict-service-external-ips", false),
+    ("disallow-selinux", false),
+    ("disallow-capabilities-strict", false),
+    ("disallow-all-secrets", false),
+    ("disallow-secrets-from-env-vars", false),
+];
+
+#[test]
+fn conversions_that_differ_are_refuted() {
+    let Some(root) = shared("corpus/policies") else {
+        return;
+    };
+    let accepted = compare_folders(&root, "-cel", "-vpol", Data::Normalised);
+    let raw = compare_folders(&root, "-cel", "-vpol", Data::Raw);
+    let mut present = 0;
+    for (name, differs) in CONVERSIONS {
+        let of = |found: &[(String, Result<Comparison, String>)]| {
+            let own = found.iter().find(|(own, _)| own.ends_with(&format!("/{name}")));
+            own.and_then(|(_, found)| found.as_ref().ok().cloned())
+        };
+        let (Some(accepted), Some(raw)) = (of(&accepted), of(&raw)) else {
+            continue;
+        };
+        present += 1;
+        let refuted = matches!(accepted.label, Label::Refuted(_)) && is_about_expressions(&accepted);
+        assert_eq!(refuted, differs, "{name}: {:?}", accepted.label);
+        assert!(
+            matches!(raw.label, Label::Refuted(_)),
+            "{name} on any objects: {:?}",
+            raw.label
+        );
+    }
+    print_count(&format!("gate prove-conversions: {present}/{present} as expected"));
+    assert!(present >= 6, "only {present} of the conversions are there");
 }
 
 #[test]
@@ -224,18 +287,36 @@ fn pairs_of_the_corpus_are_decided() {
     let Some(root) = shared("corpus/policies") else {
         return;
     };
+    let mut requests = 0;
     for (from, to, least) in [("-cel", "-vpol", 48), ("", "-cel", 49), ("", "-vpol", 53)] {
-        let (count, open) = compare_folders(&root, from, to);
-        let decided = count - open.len();
+        let found = compare_folders(&root, from, to, Data::Normalised);
+        let count = found.len();
+        let mut decided = 0;
+        for (name, found) in &found {
+            match found {
+                Ok(found) if found.label == Label::Proven => {
+                    decided += 1;
+                    requests += found.requests;
+                }
+                Ok(found) if matches!(found.label, Label::Refuted(_)) => decided += 1,
+                Ok(found) => print_count(&format!("  {name}: {} {}", found.label.as_str(), found.reason)),
+                Err(reason) => print_count(&format!("  {name}: {reason}")),
+            }
+        }
         print_count(&format!(
             "gate prove-corpus X{from} and X{to}: {decided}/{count} decided"
         ));
-        for line in &open {
-            print_count(&format!("  {line}"));
-        }
         assert!(
             decided >= least,
             "only {decided} pairs of X{from} and X{to} are decided, not {least}"
         );
     }
+    // A request that contradicts a proof is a fault, which `compare_folders` does not accept.
+    print_count(&format!(
+        "gate prove-search: {requests} requests against proofs, no difference"
+    ));
+    assert!(
+        requests >= 100_000,
+        "only {requests} requests were tried against proofs"
+    );
 }

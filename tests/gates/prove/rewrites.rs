@@ -138,7 +138,7 @@ fn changes(text: &str) -> Vec<(&'static str, String)> {
 }
 
 /// Replaces every expression of a policy by its changes, one at a time.
-fn mutants(policy: &Value) -> Vec<(&'static str, Value)> {
+pub(super) fn changed_policies(policy: &Value) -> Vec<(&'static str, Value)> {
     fn visit(value: &Value, at: &str, found: &mut Vec<String>) {
         match value {
             Value::Object(map) => {
@@ -214,7 +214,7 @@ fn rows(discovery: &Discovery, options: &Options) -> Option<Vec<Mutant>> {
                 };
                 let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
                 let mut own = Vec::new();
-                for (kind, mutant) in mutants(&policy) {
+                for (kind, mutant) in changed_policies(&policy) {
                     let count = counts.entry(kind).or_default();
                     if *count < OF_A_KIND && mutant != policy {
                         *count += 1;

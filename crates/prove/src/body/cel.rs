@@ -10,6 +10,8 @@ mod call;
 mod compare;
 mod equal;
 mod fold;
+mod moment;
+mod split;
 
 pub(super) use self::fold::renamed;
 
@@ -22,7 +24,7 @@ use rustc_hash::FxHashMap;
 use super::{
     formula::{Arena, Formula, Place},
     shape::{Kind, Shape},
-    value::{Part, Result, Sym, Truth, Value, unsupported},
+    value::{Lookup, Part, Result, Sym, Truth, Value, unsupported},
 };
 
 /// How deep expressions may be.
@@ -44,6 +46,8 @@ pub(super) struct Reader<'a, 's> {
     slots: Vec<Option<Value>>,
     /// The elements that quantifiers around are about.
     bound: Vec<Place>,
+    /// The list whose positions the innermost comprehension goes through.
+    positions: Option<Place>,
     depth: u32,
 }
 
@@ -94,6 +98,7 @@ fn value<'a>(
         surroundings,
         slots: vec![None; program.slots as usize],
         bound,
+        positions: None,
         depth,
     };
     reader.read(program.root)
@@ -391,7 +396,32 @@ pub(super) fn lookup(arena: &mut Arena, name: &str, args: &[Sym]) -> Result<Valu
         }
         _ => Shape::any(),
     };
-    unknown(arena, name, args, shape)
+    let value = unknown(arena, name, args, shape)?;
+    if let (
+        "Get",
+        [
+            Sym::Constant(own),
+            Sym::Text(version),
+            Sym::Text(plural),
+            namespace,
+            name,
+        ],
+    ) = (name, args)
+        && &**own == "resource"
+    {
+        for (_, sym) in &value.0 {
+            if let Sym::At(place) = sym {
+                arena.note_lookup(Lookup {
+                    place: *place,
+                    api_version: Arc::clone(version),
+                    plural: Arc::clone(plural),
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                });
+            }
+        }
+    }
+    Ok(value)
 }
 
 /// What is known of the objects of a resource that is looked up, and their kind if it is built in.
@@ -401,6 +431,13 @@ pub(super) fn kind_of(version: &str, plural: &str) -> (Shape, &'static str) {
         Some((_, _, kind)) => (Shape::object(version, kind), kind),
         None => (Shape::of(Kind::Map, super::shape::Inner::Custom), "Sample"),
     }
+}
+
+/// The resource of a built-in kind that policies look up.
+pub(super) fn plural_of(version: &str, kind: &str) -> Option<&'static str> {
+    let mut kinds = KINDS.iter();
+    let found = kinds.find(|(own, _, other)| *own == version && *other == kind);
+    found.map(|(_, plural, _)| *plural)
 }
 
 /// Built-in kinds that policies look up: version, resource, kind.
@@ -455,6 +492,20 @@ fn describe(sym: &Sym, places: &mut Vec<Place>) -> Result<String> {
             "quantity $".to_owned()
         }
         Sym::Quantity(super::value::Sized::Constant(amount)) => format!("quantity {}", amount.0),
+        Sym::Quantity(super::value::Sized::Sum(amount, place, minus)) => {
+            places.push(*place);
+            format!("quantity {}{}$", amount.0, if *minus { "-" } else { "+" })
+        }
+        Sym::Moment(moment) => {
+            places.extend(moment.at);
+            let kind = if moment.duration { "duration" } else { "time" };
+            let base = if moment.at.is_some() { "$" } else { "" };
+            format!("{kind} {base}{:+}", moment.plus)
+        }
+        Sym::Steps(place, steps) => {
+            places.push(*place);
+            format!("{steps:?} $")
+        }
         Sym::Optional(None) => "none".to_owned(),
         Sym::Optional(Some(inner)) => match inner.single() {
             Some(inner) => format!("some {}", describe(inner, places)?),
@@ -502,8 +553,10 @@ pub(super) fn constant_value(constant: &Constant) -> Result<Value> {
             Val::Int(number) => Sym::Int(*number),
             Val::Uint(number) => Sym::Uint(*number),
             Val::Double(number) => Sym::Double(*number),
-            Val::Duration(nanoseconds) => Sym::Constant(Arc::from(format!("duration {nanoseconds}"))),
-            Val::Timestamp(time) => Sym::Constant(Arc::from(format!("timestamp {time}"))),
+            Val::Duration(nanoseconds) => moment::span(*nanoseconds),
+            Val::Timestamp(time) => {
+                moment::timestamp(*time).unwrap_or_else(|| Sym::Constant(Arc::from(format!("timestamp {time}"))))
+            }
             Val::Optional(None) => Sym::Optional(None),
             Val::Error(_) => Sym::Error,
             _ => return unsupported("a constant of a library's type"),

@@ -37,13 +37,23 @@ struct Checked {
     error: Formula,
     /// One of the two.
     either: Formula,
+    /// The rule is skipped, or says nothing; `None` if that is not known.
+    idle: Option<Formula>,
 }
 
 impl Checked {
+    /// A check that always passes.
     const NOTHING: Self = Self {
         fail: Formula::FALSE,
         error: Formula::FALSE,
         either: Formula::FALSE,
+        idle: Some(Formula::FALSE),
+    };
+
+    /// A check that is never made.
+    const IDLE: Self = Self {
+        idle: Some(Formula::TRUE),
+        ..Self::NOTHING
     };
 }
 
@@ -66,6 +76,7 @@ pub(super) fn outcome<'d>(
         fail: now.fail,
         error: now.error,
         either: now.either,
+        idle: now.idle,
     };
     if forgives && request.cell.operation == Operation::Update {
         if rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null()) {
@@ -79,6 +90,7 @@ pub(super) fn outcome<'d>(
         let failed = arena.and([matches, then.fail]);
         let not = arena.not(failed);
         outcome.fail = arena.and([now.fail, not]);
+        outcome.idle = None;
     }
     Ok(outcome)
 }
@@ -165,6 +177,12 @@ impl Block {
         for part in [&mut checked.fail, &mut checked.error, &mut checked.either] {
             *part = arena.and([met, *part]);
         }
+        checked.idle = checked.idle.map(|idle| {
+            let known = arena.or([met, broken]);
+            let unmet = arena.not(known);
+            let idle = arena.and([met, idle]);
+            arena.or([unmet, idle])
+        });
         Ok((checked, broken))
     }
 
@@ -181,25 +199,30 @@ impl Block {
             return Ok(Checked {
                 fail: truth.yes,
                 error: truth.error(arena),
-                either: Formula::FALSE,
+                ..Checked::NOTHING
             });
         }
         if self.has_pattern() {
             let Some(target) = context.target() else {
-                return Ok(Checked::NOTHING);
+                return Ok(Checked::IDLE);
             };
             if !self.pattern.is_null() {
                 let fits = pattern::compare(arena, &target, &self.pattern)?;
                 let done = arena.or([fits.ok, fits.skip_direct, fits.skip]);
                 let bad = arena.not(done);
+                let not_ok = arena.not(fits.ok);
+                let skipped = arena.or([fits.skip_direct, fits.skip]);
+                let idle = Some(arena.and([not_ok, skipped]));
                 return Ok(if pattern::may_miss_keys(&self.pattern) {
                     Checked {
                         either: bad,
+                        idle,
                         ..Checked::NOTHING
                     }
                 } else {
                     Checked {
                         fail: bad,
+                        idle,
                         ..Checked::NOTHING
                     }
                 });
@@ -226,8 +249,11 @@ impl Block {
         }
         let (fits, fails) = (arena.or(fits), arena.or(fails));
         let not = arena.not(fits);
+        let fail = arena.and([not, fails]);
+        let decided = arena.or([fits, fail]);
         Ok(Checked {
-            fail: arena.and([not, fails]),
+            fail,
+            idle: Some(arena.not(decided)),
             ..Checked::NOTHING
         })
     }
@@ -292,6 +318,8 @@ impl Block {
             fail: arena.and([fail, no_error, no_either]),
             error: arena.and([error, no_fail, no_either]),
             either: arena.or([both, either]),
+            // Whether a loop over nothing passes is not modelled.
+            idle: None,
         })
     }
 }

@@ -238,17 +238,23 @@ fn kind_of(at: At<'_>) -> Kind {
     }
 }
 
-/// A policy with one check.
-fn policy(check: &str, is_pattern: bool) -> Json {
-    if is_pattern {
-        let pattern: Json = serde_json::from_str(check).expect("a pattern");
+/// A policy with one check: an expression, or what the name says of a classic rule.
+fn policy(check: &str, start: &str) -> Json {
+    if start != "expression" {
+        let check: Json = serde_json::from_str(check).expect("a check");
+        let mut rule = match start {
+            "pattern" => json!({"validate": {"pattern": check}}),
+            "security" => json!({"validate": {"podSecurity": check}}),
+            _ => check,
+        };
+        rule["name"] = json!("r");
+        rule["match"] = json!({"any": [{"resources": {"kinds": ["Pod"], "operations": ["CREATE"]}}]});
+        rule["validate"]["failureAction"] = json!("Enforce");
+        rule["validate"]["message"] = json!("m");
         return json!({
             "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy",
             "metadata": {"name": "p", "annotations": {"pod-policies.kyverno.io/autogen-controllers": "none"}},
-            "spec": {"background": false, "rules": [{
-                "name": "r", "match": {"any": [{"resources": {"kinds": ["Pod"], "operations": ["CREATE"]}}]},
-                "validate": {"failureAction": "Enforce", "message": "m", "pattern": pattern},
-            }]},
+            "spec": {"background": false, "rules": [rule]},
         });
     }
     json!({
@@ -272,10 +278,12 @@ struct Counts {
 }
 
 /// Compares the formula of a check with what the engine decides about objects.
-fn compare(check: &str, is_pattern: bool, grammar: &mut Grammar, discovery: &Discovery, counts: &mut Counts) {
-    let Ok(side) = Side::from_objects(&[policy(check, is_pattern)], discovery) else {
-        return;
+fn compare(check: &str, start: &str, grammar: &mut Grammar, discovery: &Discovery, counts: &mut Counts) {
+    let side = match Side::from_objects(&[policy(check, start)], discovery) {
+        Ok(side) => side,
+        Err(_) => return,
     };
+    let documents = if start == "security" { "secured" } else { "document" };
     let options = Options::default();
     let both = Match::new([&side, &side], discovery, discovery, &options);
     let cells = universe::cells(discovery);
@@ -291,7 +299,7 @@ fn compare(check: &str, is_pattern: bool, grammar: &mut Grammar, discovery: &Dis
     let formula = effects.at_least(&mut arena, Effect::Deny);
     counts.checks += 1;
     for _ in 0..12 {
-        let document = grammar.make("document", 0);
+        let document = grammar.make(documents, 0);
         let mut object: Json = serde_json::from_str(&document).expect("a document");
         object["metadata"]["namespace"] = json!("apps");
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -332,7 +340,7 @@ fn run(start: &str, checks: usize) -> Counts {
     let mut counts = Counts::default();
     for _ in 0..checks {
         let check = grammar.make(start, 0);
-        compare(&check, start == "pattern", &mut grammar, &discovery, &mut counts);
+        compare(&check, start, &mut grammar, &discovery, &mut counts);
     }
     counts
 }
@@ -363,4 +371,29 @@ fn formulas_of_patterns_say_what_the_evaluator_does() {
         counts.open,
         counts.agree
     );
+}
+
+/// Conditions with JMESPath, loops and alternative patterns.
+#[test]
+fn formulas_of_classic_rules_say_what_the_evaluator_does() {
+    let counts = run("rule", 800);
+    assert!(counts.wrong.is_empty(), "{}", counts.wrong.join("\n"));
+    assert!(counts.agree >= 5 * counts.checks, "only {} objects count", counts.agree);
+    assert!(counts.checks >= 400, "only {} checks are modelled", counts.checks);
+    assert!(
+        counts.open * 10 <= counts.agree,
+        "{} open, {} agree",
+        counts.open,
+        counts.agree
+    );
+}
+
+/// Pod Security Standards of both levels, with exclusions.
+#[test]
+fn formulas_of_pod_security_say_what_the_evaluator_does() {
+    let counts = run("security", 400);
+    assert!(counts.wrong.is_empty(), "{}", counts.wrong.join("\n"));
+    assert!(counts.agree >= 5 * counts.checks, "only {} objects count", counts.agree);
+    assert!(counts.checks >= 200, "only {} checks are modelled", counts.checks);
+    assert_eq!(counts.open, 0, "objects on which the formula is open");
 }

@@ -15,6 +15,7 @@ use kyvtest_go_compat::text::quantity::Quantity;
 use super::{
     shape::{Inner, Kind, Shape},
     text::Predicate,
+    value::{Conversion, Lookup},
 };
 
 /// A place in a document.
@@ -162,6 +163,15 @@ pub(super) struct Arena {
     moved: FxHashMap<(Place, Place), FxHashMap<Formula, Formula>>,
     /// The constant keys that are read of maps, by the maps' places without positions.
     keys: FxHashMap<String, Vec<Arc<str>>>,
+    /// How many elements the lists that expressions go through have at most; `None` if there may be any number.
+    limit: Option<u32>,
+    /// The lists that this holds for.
+    limited: Vec<Place>,
+    /// Lists of the pieces of texts: list, text, separator.
+    splits: Vec<(Place, Place, Arc<str>)>,
+    /// Values that are read from texts: value, text, when it can be read, and how.
+    conversions: Vec<(Place, Place, Formula, Conversion)>,
+    lookups: Vec<Lookup>,
 }
 
 impl Arena {
@@ -179,10 +189,47 @@ impl Arena {
             fields: FxHashMap::default(),
             moved: FxHashMap::default(),
             keys: FxHashMap::default(),
+            limit: None,
+            limited: Vec::new(),
+            splits: Vec::new(),
+            conversions: Vec::new(),
+            lookups: Vec::new(),
         };
         arena.node(Node::False);
         arena.node(Node::True);
         arena
+    }
+
+    /// An arena for lists of at most so many elements.
+    pub(super) fn with_limit(limit: Option<u32>) -> Self {
+        Self { limit, ..Self::new() }
+    }
+
+    /// How many elements lists have at most, if that is limited.
+    pub(super) fn limit(&self) -> Option<u32> {
+        self.limit
+    }
+
+    /// Notes that the elements of a list are written out.
+    pub(super) fn write_out(&mut self, list: Place) {
+        if !self.limited.contains(&list) {
+            self.limited.push(list);
+        }
+    }
+
+    /// That the lists whose elements were written out have no further ones.
+    pub(super) fn within_limit(&mut self) -> Formula {
+        let Some(limit) = self.limit else {
+            return Formula::TRUE;
+        };
+        let mut all = Vec::new();
+        for list in self.limited.clone() {
+            if let Some(bound) = self.bound(list, 0) {
+                let longer = self.at_least(list, bound, Formula::TRUE, limit + 1);
+                all.push(self.not(longer));
+            }
+        }
+        self.and(all)
     }
 
     /// How many formulas there are: the measure of a proof's memory.
@@ -362,6 +409,12 @@ impl Arena {
     /// places belong to elements of which none contains the other, so that no single element determines the value.
     pub(super) fn term(&mut self, name: &str, args: &[Place], shape: Shape) -> Option<Place> {
         let elements: Vec<Place> = args.iter().filter_map(|place| self.element(*place)).collect();
+        if elements.len() > 1 && elements.iter().all(|place| self.is_written_out(*place)) {
+            // Elements at positions are values like any other.
+            let places: Vec<String> = args.iter().map(|place| self.exact(*place)).collect();
+            let step = Step::Term(Arc::from(format!("{name}({})", places.join(", "))));
+            return Some(self.place(None, step, shape, false));
+        }
         let innermost = elements.iter().copied().find(|one| {
             let mut all = elements.iter();
             all.all(|other| self.is_within(*one, *other))
@@ -372,6 +425,54 @@ impl Arena {
         let paths: Vec<String> = args.iter().map(|place| self.generic(*place)).collect();
         let step = Step::Term(Arc::from(format!("{name}({})", paths.join(", "))));
         Some(self.place(innermost, step, shape, false))
+    }
+
+    /// Whether a place is reached by positions alone, in an arena that writes elements out.
+    fn is_written_out(&self, place: Place) -> bool {
+        let fixed = match self.step(place) {
+            Step::Bound(_) | Step::Some(_) | Step::Key | Step::Value => false,
+            Step::Root(_) | Step::Field(_) | Step::Item(_) | Step::Term(_) => true,
+        };
+        fixed && self.limit.is_some() && self.parent(place).is_none_or(|parent| self.is_written_out(parent))
+    }
+
+    /// The place's path with positions.
+    fn exact(&self, place: Place) -> String {
+        let parent = self.parent(place).map_or_else(String::new, |parent| self.exact(parent));
+        format!("{parent}/{:?}", self.step(place))
+    }
+
+    pub(super) fn note_split(&mut self, list: Place, text: Place, separator: &Arc<str>) {
+        if self.split_of(list).is_none() {
+            self.splits.push((list, text, Arc::clone(separator)));
+        }
+    }
+
+    /// The text and the separator that a list consists of the pieces of.
+    pub(super) fn split_of(&self, list: Place) -> Option<(Place, Arc<str>)> {
+        let found = self.splits.iter().find(|(own, ..)| *own == list);
+        found.map(|(_, text, separator)| (*text, Arc::clone(separator)))
+    }
+
+    pub(super) fn note_conversion(&mut self, value: Place, text: Place, readable: Formula, conversion: Conversion) {
+        let entry = (value, text, readable, conversion);
+        if !self.conversions.contains(&entry) {
+            self.conversions.push(entry);
+        }
+    }
+
+    pub(super) fn conversions(&self) -> &[(Place, Place, Formula, Conversion)] {
+        &self.conversions
+    }
+
+    pub(super) fn note_lookup(&mut self, lookup: Lookup) {
+        if self.lookups.iter().all(|own| own.place != lookup.place) {
+            self.lookups.push(lookup);
+        }
+    }
+
+    pub(super) fn lookups(&self) -> &[Lookup] {
+        &self.lookups
     }
 
     /// The constant keys of a map that are read anywhere.

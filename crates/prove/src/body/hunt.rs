@@ -3,17 +3,18 @@
 //! It shares nothing with the proofs but the engines, so what it finds against a proof is an error in the proof.
 
 mod outside;
+mod words;
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json, json};
 
-use kyvtest_cel::host::Mocks;
 use kyvtest_go_compat::{
     regex::{Regex, generate},
     text::{
         label::{Wording, key_problems, value_problems},
         quantity::Quantity,
+        time::Timestamp,
     },
 };
 use kyvtest_model::{
@@ -21,7 +22,7 @@ use kyvtest_model::{
     policy::Loaded,
 };
 
-use self::outside::Lookups;
+pub(super) use self::outside::{Calls, Lookups};
 use super::{
     Counterexample, Data, Match, Side,
     build::{make, ordinary},
@@ -38,6 +39,8 @@ pub(super) struct Hunt {
     words: Vec<String>,
     texts: Vec<String>,
     keys: Vec<String>,
+    /// Texts that expressions read as something else.
+    special: Vec<String>,
     /// The texts that are quantities.
     amounts: Vec<String>,
     numbers: Vec<i64>,
@@ -51,24 +54,31 @@ pub(super) struct Hunt {
 const DEPTH: u32 = 9;
 
 impl Hunt {
-    pub(super) fn new(a: &Side, b: &Side) -> Self {
-        Self::of(sources(a.loaded()).into_iter().chain(sources(b.loaded())))
+    pub(super) fn new(a: &Side, b: &Side, now: Option<Timestamp>) -> Self {
+        Self::of(sources(a.loaded()).into_iter().chain(sources(b.loaded())), now)
     }
 
     /// The words and constants of policies.
-    fn of(policies: impl IntoIterator<Item = Json>) -> Self {
+    fn of(policies: impl IntoIterator<Item = Json>, now: Option<Timestamp>) -> Self {
         let mut words = BTreeSet::new();
         let mut texts = BTreeSet::new();
         let mut numbers: BTreeSet<i64> = BTreeSet::from([0, 1]);
         let mut lookups = Lookups::default();
+        let mut named = BTreeSet::new();
+        let mut written = String::new();
         for document in policies {
             lookups.read(&document);
             collect(&document, &mut words, &mut texts, &mut numbers);
+            let text = document.to_string();
+            words::keys(&text, &mut named);
+            written.push_str(&text);
         }
         // Kyverno replaces variables in texts of objects as well; a proof assumes that there are none.
         texts.retain(|text| !text.contains("{{"));
-        let keys = texts.iter().filter(|text| is_key(text)).cloned().collect();
-        let mut all: BTreeSet<String> = BTreeSet::new();
+        let keys: BTreeSet<String> = texts.iter().filter(|text| is_key(text)).cloned().collect();
+        let keys = keys.into_iter().chain(named).collect();
+        let special = words::neighbours(&written, (&texts, &numbers), now);
+        let mut all: BTreeSet<String> = special.clone();
         for text in &texts {
             vary(text, &mut all);
         }
@@ -86,6 +96,7 @@ impl Hunt {
                 .flat_map(|number| [number.saturating_sub(1), *number, number.saturating_add(1)])
                 .collect(),
             lookups,
+            special: special.into_iter().collect(),
             seed: 0x9e37_79b9_7f4a_7c15,
             raw: false,
         }
@@ -125,6 +136,10 @@ impl Hunt {
     }
 
     fn text(&mut self) -> Option<&String> {
+        if !self.special.is_empty() && self.next(2) == 0 {
+            let at = self.next(self.special.len());
+            return self.special.get(at);
+        }
         let at = self.next(self.texts.len());
         self.texts.get(at)
     }
@@ -147,18 +162,21 @@ impl Hunt {
         cell: &RequestClass<'_>,
         tries: u64,
     ) -> Option<Counterexample> {
-        if self.lookups.is_empty() {
+        if !self.lookups.calls_out() {
             return self.search(both, cell, tries);
         }
+        let mut found = None;
         for _ in 0..tries {
-            both.mocks = self.outside("sample", Some("apps"));
-            let found = self.search(both, cell, 1);
+            both.called = self.call_out();
+            both.mocks = both.host(&[]);
+            found = self.search(both, cell, 1);
             if found.is_some() {
-                return found;
+                break;
             }
         }
-        both.mocks = Mocks::new();
-        None
+        both.called = Calls::default();
+        both.mocks = both.host(&[]);
+        found
     }
 
     /// Tries some requests of a class.
@@ -174,8 +192,13 @@ impl Hunt {
         let kind = &cell.resource.object_kind;
         let shape = Shape::object(&kind.api_version(), &kind.kind);
         let base = ordinary(cell.resource);
+        // Texts of a form of their own are found less often.
+        let tries = if self.special.is_empty() { tries } else { 2 * tries };
         for _ in 0..tries {
-            let scenario = self.scenario(&request, &shape, &base);
+            let mut scenario = self.scenario(&request, &shape, &base);
+            let name = scenario.request.name.clone();
+            let namespace = scenario.request.namespace.clone();
+            scenario.world.params.extend(self.outside(&name, &namespace));
             if let Some(found) = both.replay_admitted(&scenario) {
                 return Some(found);
             }
@@ -429,6 +452,15 @@ fn metadata(given: &Json) -> Json {
     Json::Object(own)
 }
 
+/// What the policies of both sides look up.
+pub(super) fn lookups(sides: [&Side; 2]) -> Lookups {
+    let mut lookups = Lookups::default();
+    for document in sides.iter().flat_map(|side| sources(side.loaded())) {
+        lookups.read(&document);
+    }
+    lookups
+}
+
 /// The texts and numbers that a side mentions.
 pub(super) fn constants(side: &Side) -> (BTreeSet<String>, BTreeSet<i64>) {
     let (mut words, mut texts, mut numbers) = Default::default();
@@ -440,7 +472,7 @@ pub(super) fn constants(side: &Side) -> (BTreeSet<String>, BTreeSet<i64>) {
 
 /// Requests of a class, made from the words and constants of policies. The API server may refuse some of them.
 pub fn samples(policies: &[Json], cell: &RequestClass<'_>, count: u64) -> Vec<Scenario> {
-    let mut hunt = Hunt::of(policies.iter().cloned());
+    let mut hunt = Hunt::of(policies.iter().cloned(), None);
     let mut arena = Arena::new();
     let request = Request::new(&mut arena, *cell, cell.resource, Data::Normalised);
     let kind = &cell.resource.object_kind;

@@ -194,6 +194,9 @@ impl Side {
             world
         } else {
             let mut with = world.clone();
+            // The side's own objects are there instead of others of the same name.
+            with.params
+                .retain(|given| !self.objects.iter().any(|own| same_object(own, given)));
             with.params.extend(self.objects.iter().cloned());
             own = with;
             &own
@@ -314,6 +317,24 @@ impl Side {
             denied: if webhook.fails() { refused } else { Formula::FALSE },
         })
     }
+}
+
+/// Whether two objects are of the same kind, name and namespace.
+fn same_object(a: &Document, b: &Document) -> bool {
+    let text = |object: &Document, path: &[&str]| {
+        let mut at = Some(object.root());
+        for key in path {
+            at = at.and_then(|value| value.get(key));
+        }
+        at.and_then(|value| value.as_str().map(str::to_owned))
+    };
+    let paths: [&[&str]; 4] = [
+        &["apiVersion"],
+        &["kind"],
+        &["metadata", "name"],
+        &["metadata", "namespace"],
+    ];
+    paths.iter().all(|path| text(a, path) == text(b, path))
 }
 
 /// The beginning of the names of unknown parameters: version, kind, namespace and name follow.

@@ -27,7 +27,25 @@ pub(super) enum SolveResult {
     /// It holds on the requests that the atoms describe.
     Yes(Box<Model>),
     /// The search was cut off, and by what.
-    Incomplete(&'static str),
+    Incomplete(Cut),
+}
+
+/// What cuts a search off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// The budget of cases, or of formulas.
+    Budget,
+    /// Elements of lists that ask for further ones.
+    Elements,
+}
+
+impl Cut {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Budget => "more cases than the budget has",
+            Self::Elements => "elements ask for ever more elements",
+        }
+    }
 }
 
 /// Atoms with their values, and the elements of lists.
@@ -62,7 +80,7 @@ pub(super) struct Solver<'s> {
     pub(super) budget: &'s mut u64,
     /// Models that were refused: each is a set of literals that must not hold together again.
     pub(super) refused: Vec<Formula>,
-    unknown: Option<&'static str>,
+    unknown: Option<Cut>,
 }
 
 /// How many elements are made before those that are there are tried first.
@@ -104,7 +122,7 @@ impl<'s> Solver<'s> {
         let mut open = vec![first];
         while let Some(mut state) = open.pop() {
             if *self.budget == 0 || self.arena.size() > MEMORY {
-                self.unknown = Some("more cases than the budget has");
+                self.unknown = Some(Cut::Budget);
                 return None;
             }
             *self.budget -= 1;
@@ -348,7 +366,7 @@ impl<'s> Solver<'s> {
         // Elements that ask for further ones may go on for ever: from some number on those that are there are tried first.
         let reuses = limited || self.is_map(list) || state.made >= FREELY;
         if state.made >= ELEMENTS {
-            self.unknown = Some("elements ask for ever more elements");
+            self.unknown = Some(Cut::Elements);
             state.goals.push(Formula::FALSE);
             return;
         }

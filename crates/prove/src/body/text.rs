@@ -4,6 +4,8 @@
 //! found is a shortest one and an exhausted search proves that there is none. A search that is cut off says so. No
 //! upstream counterpart.
 
+pub(super) mod pieces;
+
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::Arc,

@@ -53,6 +53,46 @@ pub(super) enum Sym {
     Optional(Option<Rc<Value>>),
     Variables,
     Quantity(Sized),
+    Moment(Moment),
+    /// Whole steps of a duration, or of a point in time.
+    Steps(Place, Steps),
+}
+
+/// A duration or a point in time: an unknown one plus a constant, or the constant alone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Moment {
+    /// Whether it is a duration, in nanoseconds; otherwise a point in time, in half seconds since 1970.
+    pub(super) duration: bool,
+    pub(super) at: Option<Place>,
+    pub(super) plus: i64,
+}
+
+/// What steps are counted in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Steps {
+    /// So many nanoseconds of a duration.
+    Unit(i64),
+    /// Calendar years of a point in time.
+    Year,
+}
+
+/// How a value is read from a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Conversion {
+    Integer,
+    Duration,
+    Time,
+}
+
+/// An object outside of the request that expressions look up.
+#[derive(Debug, Clone)]
+pub(super) struct Lookup {
+    /// What is found.
+    pub(super) place: Place,
+    pub(super) api_version: Arc<str>,
+    pub(super) plural: Arc<str>,
+    pub(super) namespace: Sym,
+    pub(super) name: Sym,
 }
 
 /// A quantity.
@@ -60,6 +100,8 @@ pub(super) enum Sym {
 pub(super) enum Sized {
     Constant(Amount),
     At(Place),
+    /// A constant plus a quantity of a document, or minus it.
+    Sum(Amount, Place, bool),
 }
 
 impl Sized {
@@ -84,6 +126,8 @@ pub(super) enum Edit {
     /// All letters in upper case, as Go has them.
     GoUpper,
     Between(Arc<str>, Arc<str>),
+    /// The piece at a position between separators of one character.
+    Piece(Arc<str>, u32),
     /// One step of making a regular expression of a text with wildcards.
     Wildcards(Wildcards),
 }
@@ -111,6 +155,10 @@ impl Words {
                 Edit::Between(before, after) => {
                     Predicate::Between(Arc::clone(before), Box::new(inner), Arc::clone(after))
                 }
+                Edit::Piece(separator, position) => match Self::of_piece(separator, *position, &inner) {
+                    Some(whole) => whole,
+                    None => return unsupported("a predicate on a piece of a text"),
+                },
                 Edit::Wildcards(_) => return unsupported("a regular expression made from a text"),
             })
         })
@@ -288,6 +336,21 @@ impl Truth {
 }
 
 impl Arena {
+    /// The elements of a list of a document, under a name that is not in use, or written out if their number is limited.
+    pub(super) fn elements_of(&mut self, list: Place, bound: Place) -> Vec<Part> {
+        let Some(limit) = self.limit() else {
+            return vec![Part::each(list, bound)];
+        };
+        self.write_out(list);
+        let bound = self.bound(list, 0).unwrap_or(bound);
+        let mut parts = Vec::new();
+        for position in 0..limit {
+            let there = self.at_least(list, bound, Formula::TRUE, position + 1);
+            parts.push(Part::One(there, Value::of(Sym::At(self.item(list, position)))));
+        }
+        parts
+    }
+
     /// A value of cases: impossible ones are dropped, equal ones merged.
     pub(super) fn value(&mut self, cases: impl IntoIterator<Item = (Formula, Sym)>) -> Value {
         let mut merged: Vec<(Formula, Sym)> = Vec::new();

@@ -193,7 +193,8 @@ impl<'a> Reader<'a, '_> {
                 single(self.outside())
             }
             Sym::Plus(..) | Sym::Minus(..) | Sym::Length(_) | Sym::Size(_) => single(self.outside()),
-            Sym::Constant(_) | Sym::Quantity(_) => unsupported("a field of a library's value"),
+            Sym::Steps(..) => single(self.outside()),
+            Sym::Constant(_) | Sym::Quantity(_) | Sym::Moment(_) => unsupported("a field of a library's value"),
         }
     }
 
@@ -209,6 +210,14 @@ impl<'a> Reader<'a, '_> {
         match sym {
             Sym::At(place) => {
                 let place = *place;
+                if let (Some((text, separator)), Ok(position)) = (self.arena.split_of(place), u32::try_from(position))
+                    && position < 64
+                {
+                    let long = self.pieces_at_least(text, &separator, position + 1);
+                    let short = self.arena.not(long);
+                    let piece = Value::of(Self::piece(text, &separator, position));
+                    return Ok(vec![(long, Found::Value(piece)), (short, Found::Missing)]);
+                }
                 let is_list = self.arena.is_kind(place, Kind::List);
                 let is_map = self.arena.is_kind(place, Kind::Map);
                 let container = self.arena.or([is_map, is_list]);

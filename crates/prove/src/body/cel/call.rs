@@ -10,10 +10,10 @@ use kyvtest_go_compat::text::quantity::Quantity;
 
 use super::{Reader, compare::boolean};
 use crate::body::{
-    formula::{Formula, Place},
+    formula::{Amount, Formula, Place, Step},
     shape::{Inner, Kind, Shape},
     text::Predicate,
-    value::{Edit, Part, Result, Sized, Sym, Truth, Value, Wildcards, Words, unsupported},
+    value::{Conversion, Edit, Part, Result, Sized, Sym, Truth, Value, Wildcards, Words, unsupported},
 };
 
 impl<'a> Reader<'a, '_> {
@@ -87,6 +87,22 @@ impl<'a> Reader<'a, '_> {
                 };
                 super::lookup(self.arena, name, args)
             }
+            ("split", [Sym::At(place), Sym::Text(separator)]) if separator.chars().count() == 1 => {
+                self.split(*place, separator)
+            }
+            ("duration", _) => self.moment("duration", args, true),
+            ("timestamp", _) => self.moment("timestamp", args, false),
+            ("getHours" | "getMinutes" | "getSeconds" | "getFullYear", [Sym::Moment(moment)]) => {
+                match self.steps(call.function.name, *moment) {
+                    Some(steps) => Ok(Value::of(steps)),
+                    None => self.unknown(call.function.name, args, integer()),
+                }
+            }
+            ("int", [Sym::At(_)]) => {
+                let value = self.unknown("int", args, integer())?;
+                self.note_conversion(args, &value, Conversion::Integer);
+                Ok(value)
+            }
             ("lowerAscii", [sym]) => self.edited(sym, Edit::Lower),
             ("upperAscii", [sym]) => self.edited(sym, Edit::Upper),
             ("dyn", [sym]) => Ok(Value::of(sym.clone())),
@@ -108,20 +124,63 @@ impl<'a> Reader<'a, '_> {
             ("quantity", [sym]) => self.quantity(sym),
             ("isQuantity", [sym]) => self.tested(sym, Predicate::Quantity, "isQuantity"),
             ("isLessThan", [Sym::Quantity(a), Sym::Quantity(b)]) => {
-                let truth = self.quantity_order(a, b, true);
+                let truth = self.quantity_order(a, b, true)?;
                 Ok(Value::of(Sym::Bool(truth)))
             }
             ("isGreaterThan", [Sym::Quantity(a), Sym::Quantity(b)]) => {
-                let truth = self.quantity_order(b, a, true);
+                let truth = self.quantity_order(b, a, true)?;
                 Ok(Value::of(Sym::Bool(truth)))
             }
             ("compareTo", [Sym::Quantity(a), Sym::Quantity(b)]) => {
-                let (less, more) = (self.quantity_order(a, b, true), self.quantity_order(b, a, true));
+                let (less, more) = (self.quantity_order(a, b, true)?, self.quantity_order(b, a, true)?);
                 let differ = self.arena.or([less, more]);
                 let same = self.arena.not(differ);
                 Ok(self
                     .arena
                     .value([(less, Sym::Int(-1)), (more, Sym::Int(1)), (same, Sym::Int(0))]))
+            }
+            ("add" | "sub", [Sym::Quantity(a), Sym::Quantity(b)]) => match sum(a, b, call.function.name == "sub") {
+                Some(sum) => Ok(Value::of(Sym::Quantity(sum))),
+                None => self.unknown(call.function.name, args, Shape::any()),
+            },
+            // A text can be read exactly if reading it is no error.
+            ("isSemver" | "isImage" | "isURL" | "isIP" | "isCIDR", [Sym::At(place)]) => {
+                let name = match call.function.name {
+                    "isSemver" => "semver",
+                    "isImage" => "image",
+                    "isURL" => "url",
+                    "isIP" => "ip",
+                    _ => "cidr",
+                };
+                let is_text = self.arena.is_kind(*place, Kind::Text);
+                let value = self.unknown(name, args, Shape::any())?;
+                let fine = value.0.iter().find(|(_, sym)| matches!(sym, Sym::At(_)));
+                let fine = fine.map_or(Formula::FALSE, |(fine, _)| *fine);
+                let not = self.arena.not(fine);
+                let (yes, no) = (self.arena.and([is_text, fine]), self.arena.and([is_text, not]));
+                Ok(Truth { yes, no }.value(self.arena))
+            }
+            // The order of versions is one comparison, however it is written.
+            ("isLessThan" | "isGreaterThan" | "compareTo", [a, b]) => {
+                let shape = Shape::of(Kind::Int, Inner::Int(-1, 1));
+                let value = self.unknown("compareTo", &[a.clone(), b.clone()], shape)?;
+                let wanted = match call.function.name {
+                    "isLessThan" => -1,
+                    "isGreaterThan" => 1,
+                    _ => return Ok(value),
+                };
+                self.each(&value, |reader, sym| match sym {
+                    Sym::At(place) => Ok(Value::of(Sym::Bool(reader.integer_is(*place, wanted)?))),
+                    sym => Ok(Value::of(sym.clone())),
+                })
+            }
+            // A text is read as an address first.
+            ("containsIP", [net, Sym::At(place)]) if !matches!(self.arena.step(*place), Step::Term(_)) => {
+                let address = self.unknown("ip", &args[1..], Shape::any())?;
+                self.each(&address, |reader, sym| match sym {
+                    Sym::At(_) => reader.unknown("containsIP", &[net.clone(), sym.clone()], boolean()),
+                    sym => Ok(Value::of(sym.clone())),
+                })
             }
             ("sets.contains", [a, b]) => self.sets(a, b, Self::includes),
             ("sets.equivalent", [a, b]) => self.sets(a, b, |reader, a, b| {
@@ -130,6 +189,13 @@ impl<'a> Reader<'a, '_> {
             }),
             ("sets.intersects", [a, b]) => self.sets(a, b, Self::meets),
             (name, args) => {
+                if let Dispatch::Overload(i, _) = &call.dispatch {
+                    match &call.function.overloads[*i as usize].result {
+                        Type::Duration => return self.moment(name, args, true),
+                        Type::Timestamp => return self.moment(name, args, false),
+                        _ => {}
+                    }
+                }
                 let shape = match &call.dispatch {
                     Dispatch::Overload(i, _) => result_shape(&call.function.overloads[*i as usize].result),
                     _ => Shape::any(),
@@ -299,6 +365,9 @@ impl<'a> Reader<'a, '_> {
             },
             Sym::At(place) => {
                 let place = *place;
+                if let Some((text, separator)) = self.arena.split_of(place) {
+                    return self.piece_count(place, text, &separator);
+                }
                 let mut cases = Vec::new();
                 let is_text = self.arena.is_kind(place, Kind::Text);
                 cases.push((is_text, Sym::Length(place)));
@@ -411,6 +480,19 @@ impl<'a> Reader<'a, '_> {
         }
         Ok(self.arena.or(hits))
     }
+}
+
+/// The sum or the difference of two quantities; `None` if it is not modelled.
+fn sum(a: &Sized, b: &Sized, minus: bool) -> Option<Sized> {
+    Some(match (a, b) {
+        (Sized::Constant(a), Sized::Constant(b)) => Sized::constant(if minus { a.0.sub(&b.0) } else { a.0.add(&b.0) }),
+        (Sized::Constant(a), Sized::At(place)) => Sized::Sum(a.clone(), *place, minus),
+        (Sized::At(place), Sized::Constant(b)) => {
+            let zero = Quantity::parse("0").ok()?;
+            Sized::Sum(Amount(if minus { zero.sub(&b.0) } else { b.0.clone() }), *place, false)
+        }
+        _ => return None,
+    })
 }
 
 /// The beginning of the names of types.

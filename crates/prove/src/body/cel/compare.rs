@@ -9,7 +9,7 @@ use crate::body::{
     formula::{Amount, Atom, Formula, Place},
     shape::{Inner, Kind, Shape},
     text::Predicate,
-    value::{Edit, Part, Result, Sized, Sym, Truth, Value, Words, unsupported},
+    value::{Edit, Moment, Part, Result, Sized, Sym, Truth, Value, Words, unsupported},
 };
 
 impl Reader<'_, '_> {
@@ -52,6 +52,25 @@ impl Reader<'_, '_> {
             (Sym::Int(number), Sym::Minus(a, b)) => {
                 let truth = self.integer_order((*b, *number), (*a, 0), or_equal)?;
                 yes(truth)
+            }
+            (Sym::Moment(a), Sym::Moment(b)) if a.duration == b.duration => {
+                let truth = self.moment_order(*a, *b, or_equal)?;
+                yes(truth)
+            }
+            (Sym::Steps(place, steps), Sym::Int(number)) => {
+                let Some(least) = number.checked_add(i64::from(or_equal)) else {
+                    return yes(Formula::TRUE);
+                };
+                let reached = self.steps_at_least(*place, *steps, least)?;
+                let not = self.arena.not(reached);
+                yes(not)
+            }
+            (Sym::Int(number), Sym::Steps(place, steps)) => {
+                let Some(least) = number.checked_add(i64::from(!or_equal)) else {
+                    return yes(Formula::FALSE);
+                };
+                let reached = self.steps_at_least(*place, *steps, least)?;
+                yes(reached)
             }
             (Sym::Length(_) | Sym::Size(_), Sym::Int(number)) => {
                 // At most n: not at least n + 1.
@@ -247,6 +266,25 @@ impl Reader<'_, '_> {
                 let both: Vec<Part> = a.iter().chain(b.iter()).cloned().collect();
                 Ok(Value::of(Sym::Size(Rc::from(both))))
             }
+            (Sym::Moment(first), Sym::Moment(second)) => {
+                let (base, step) = if second.duration {
+                    (first, second)
+                } else {
+                    (second, first)
+                };
+                let plus = match step {
+                    Moment {
+                        duration: true,
+                        at: None,
+                        plus,
+                    } => self.moment_plus(*base, *plus),
+                    _ => None,
+                };
+                match plus {
+                    Some(value) => Ok(value),
+                    None => self.moment("+", &[a.clone(), b.clone()], first.duration && second.duration),
+                }
+            }
             (Sym::List(_) | Sym::At(_), Sym::List(_)) | (Sym::List(_), Sym::At(_)) => self.join(a, b),
             (Sym::At(first), Sym::At(second)) => {
                 let lists = [first, second]
@@ -385,8 +423,8 @@ impl Reader<'_, '_> {
     }
 
     /// One quantity is at most, or less than, another.
-    pub(super) fn quantity_order(&mut self, a: &Sized, b: &Sized, strict: bool) -> Formula {
-        match (a, b) {
+    pub(super) fn quantity_order(&mut self, a: &Sized, b: &Sized, strict: bool) -> Result<Formula> {
+        Ok(match (a, b) {
             (Sized::Constant(a), Sized::Constant(b)) => Formula::of(if strict { a.0 < b.0 } else { a.0 <= b.0 }),
             (Sized::At(place), Sized::Constant(amount)) => {
                 self.arena.literal(Atom::Quantity(*place, amount.clone(), strict))
@@ -398,6 +436,28 @@ impl Reader<'_, '_> {
                     .literal(Atom::Quantity(*place, Amount(amount.0.clone()), !strict));
                 self.arena.not(less)
             }
+            // `c + x < d` is `x < d - c`, and `c - x < d` is `c - d < x`.
+            (Sized::Sum(amount, place, minus), Sized::Constant(bound)) => {
+                let at = Sized::At(*place);
+                if *minus {
+                    self.quantity_order(&Sized::constant(amount.0.sub(&bound.0)), &at, strict)?
+                } else {
+                    self.quantity_order(&at, &Sized::constant(bound.0.sub(&amount.0)), strict)?
+                }
+            }
+            (Sized::Constant(bound), Sized::Sum(amount, place, minus)) => {
+                let at = Sized::At(*place);
+                if *minus {
+                    self.quantity_order(&at, &Sized::constant(amount.0.sub(&bound.0)), strict)?
+                } else {
+                    self.quantity_order(&Sized::constant(bound.0.sub(&amount.0)), &at, strict)?
+                }
+            }
+            (Sized::Sum(..), _) | (_, Sized::Sum(..)) => {
+                let name = if strict { "quantity <" } else { "quantity <=" };
+                let value = self.unknown(name, &[Sym::Quantity(a.clone()), Sym::Quantity(b.clone())], boolean())?;
+                self.arena.truth(&value).yes
+            }
             (Sized::At(a), Sized::At(b)) if a == b => Formula::of(!strict),
             (Sized::At(a), Sized::At(b)) => {
                 // One atom for both directions: `a < b` is not `b <= a`.
@@ -408,7 +468,7 @@ impl Reader<'_, '_> {
                     self.arena.not(other)
                 }
             }
-        }
+        })
     }
 }
 

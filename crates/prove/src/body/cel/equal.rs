@@ -65,8 +65,18 @@ impl Reader<'_, '_> {
                 }
                 Ok(self.arena.and(all))
             }
+            (Sym::Moment(a), Sym::Moment(b)) => self.moments_equal(*a, *b),
+            (Sym::Steps(place, steps), Sym::Int(number)) | (Sym::Int(number), Sym::Steps(place, steps)) => {
+                let Some(next) = number.checked_add(1) else {
+                    return Ok(Formula::FALSE);
+                };
+                let least = self.steps_at_least(*place, *steps, *number)?;
+                let more = self.steps_at_least(*place, *steps, next)?;
+                let not = self.arena.not(more);
+                Ok(self.arena.and([least, not]))
+            }
             (Sym::Quantity(a), Sym::Quantity(b)) => {
-                let (less, more) = (self.quantity_order(a, b, false), self.quantity_order(b, a, false));
+                let (less, more) = (self.quantity_order(a, b, false)?, self.quantity_order(b, a, false)?);
                 Ok(self.arena.and([less, more]))
             }
             (Sym::Constant(a), Sym::Constant(b)) if [a, b].iter().all(|name| name.starts_with(TYPE)) => {
@@ -226,7 +236,13 @@ impl Reader<'_, '_> {
                 let yes = self.arena.truth(&value).yes;
                 self.arena.and([is_text, yes])
             }
-            Sym::Minus(..) | Sym::Length(_) | Sym::Size(_) | Sym::Constant(_) | Sym::Map(_) => {
+            Sym::Minus(..)
+            | Sym::Length(_)
+            | Sym::Size(_)
+            | Sym::Steps(..)
+            | Sym::Constant(_)
+            | Sym::Moment(_)
+            | Sym::Map(_) => {
                 let value = self.unknown("==", &[Sym::At(place), other.clone()], boolean())?;
                 self.arena.truth(&value).yes
             }
@@ -346,12 +362,13 @@ fn rank(sym: &Sym) -> u8 {
         | Sym::Plus(..)
         | Sym::Minus(..)
         | Sym::Length(_)
+        | Sym::Steps(..)
         | Sym::Size(_) => 2,
         Sym::Text(_) | Sym::Words(..) => 3,
         Sym::List(_) => 4,
         Sym::Map(_) => 5,
         Sym::Optional(_) => 6,
-        Sym::Quantity(_) => 7,
+        Sym::Quantity(_) | Sym::Moment(_) => 7,
         Sym::Constant(_) | Sym::At(_) | Sym::Variables | Sym::Error => 8,
     }
 }

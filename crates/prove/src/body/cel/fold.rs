@@ -11,7 +11,7 @@ use super::Reader;
 use crate::body::{
     formula::{Arena, Formula, Place},
     shape::{Inner, Kind, Shape},
-    value::{Part, Result, Sym, Truth, Value, unsupported},
+    value::{Moment, Part, Result, Sym, Truth, Value, unsupported},
 };
 
 impl<'a> Reader<'a, '_> {
@@ -47,8 +47,7 @@ impl<'a> Reader<'a, '_> {
                     } else if is_a_map {
                         reader.over_map(fold, place)?
                     } else {
-                        let parts = reader.elements(place)?;
-                        reader.over(fold, &parts)?
+                        reader.over_list(fold, place)?
                     };
                     for (own, sym) in value.0 {
                         cases.push((reader.arena.and([guard, own]), sym));
@@ -98,7 +97,7 @@ impl<'a> Reader<'a, '_> {
     /// The elements of a list of a document, under a name that no quantifier around uses.
     pub(super) fn elements(&mut self, list: Place) -> Result<Vec<Part>> {
         let bound = self.fresh(list)?;
-        Ok(vec![Part::each(list, bound)])
+        Ok(self.arena.elements_of(list, bound))
     }
 
     pub(super) fn fresh(&mut self, list: Place) -> Result<Place> {
@@ -123,6 +122,22 @@ impl<'a> Reader<'a, '_> {
         }
         let part = Part::each(map, bound).with(Formula::TRUE, Value::of(Sym::At(key)));
         self.run(fold, &[part])
+    }
+
+    /// Folds over the elements of a list of a document, with their positions if the number of elements is limited.
+    fn over_list(&mut self, fold: &'a Fold, list: Place) -> Result<Value> {
+        let parts = self.elements(list)?;
+        if fold.second.is_none() || self.arena.limit().is_none() {
+            return self.over(fold, &parts);
+        }
+        let mut positions = Vec::new();
+        for (position, part) in (0i64..).zip(&parts) {
+            positions.push(part.with(part.keep(), Value::of(Sym::Int(position))));
+        }
+        let outer = self.positions.replace(list);
+        let value = self.run(fold, &positions);
+        self.positions = outer;
+        value
     }
 
     fn over(&mut self, fold: &'a Fold, parts: &[Part]) -> Result<Value> {
@@ -190,6 +205,13 @@ impl<'a> Reader<'a, '_> {
         self.bound.extend(part.bounds());
         let slot = fold.variable.0 as usize;
         let outer = self.slots[slot].replace(part.value().clone());
+        if let (Some(second), Some(list), Some(Sym::Int(position))) =
+            (fold.second, self.positions, part.value().single())
+            && let Ok(position) = u32::try_from(*position)
+        {
+            let item = self.arena.item(list, position);
+            self.slots[second.0 as usize] = Some(Value::of(Sym::At(item)));
+        }
         let result = read(self);
         self.slots[slot] = outer;
         self.bound.truncate(before);
@@ -315,8 +337,17 @@ fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Place) -> Value
             Sym::Minus(a, b) => Sym::Minus(arena.move_place(*a, from, to), arena.move_place(*b, from, to)),
             Sym::Words(place, words) => Sym::Words(arena.move_place(*place, from, to), words.clone()),
             Sym::Length(place) => Sym::Length(arena.move_place(*place, from, to)),
+            Sym::Steps(place, steps) => Sym::Steps(arena.move_place(*place, from, to), *steps),
+            Sym::Moment(moment) => Sym::Moment(Moment {
+                at: moment.at.map(|place| arena.move_place(place, from, to)),
+                ..*moment
+            }),
             Sym::Quantity(super::super::value::Sized::At(place)) => {
                 Sym::Quantity(super::super::value::Sized::At(arena.move_place(*place, from, to)))
+            }
+            Sym::Quantity(super::super::value::Sized::Sum(amount, place, minus)) => {
+                let place = arena.move_place(*place, from, to);
+                Sym::Quantity(super::super::value::Sized::Sum(amount.clone(), place, *minus))
             }
             Sym::Optional(Some(inner)) => Sym::Optional(Some(Rc::new(substitute(arena, inner, from, to)))),
             Sym::Map(entries) => {

@@ -68,7 +68,7 @@ impl Context<'_, '_> {
     /// The elements of a list, under a name that no loop around uses.
     pub(super) fn elements(&self, arena: &mut Arena, list: Place) -> Result<Vec<Part>> {
         let bound = fresh(arena, list, &self.bound)?;
-        Ok(vec![Part::each(list, bound)])
+        Ok(arena.elements_of(list, bound))
     }
 }
 

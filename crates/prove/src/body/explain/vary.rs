@@ -57,7 +57,7 @@ pub(super) struct Variation<'m, 's> {
 impl<'m, 's> Variation<'m, 's> {
     pub(super) fn new(both: &'m mut Match<'s>, shown: &Shown) -> Self {
         Self {
-            hunt: Hunt::new(both.sides[0], both.sides[1]),
+            hunt: Hunt::new(both.sides[0], both.sides[1], both.options.now),
             both,
             class: shown.found.class(),
             shown: shown.clone(),

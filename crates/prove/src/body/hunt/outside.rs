@@ -7,18 +7,20 @@ use std::collections::BTreeSet;
 use serde_json::{Value as Json, json};
 
 use kyvtest_cel::host::{Gvr, Mocks};
-use kyvtest_go_compat::value::Document;
+use kyvtest_go_compat::value::{Document, Value};
 
 use super::Hunt;
 use crate::body::shape::Shape;
 
 /// What the policies of both sides look up.
 #[derive(Debug, Default)]
-pub(super) struct Lookups {
+pub(in crate::body) struct Lookups {
     /// API version and resource.
     resources: BTreeSet<(String, String)>,
     /// Names and namespaces that are written there.
     names: BTreeSet<String>,
+    /// Namespaces with names that are written together.
+    objects: BTreeSet<(String, String)>,
     globals: BTreeSet<String>,
     urls: BTreeSet<String>,
 }
@@ -33,6 +35,16 @@ impl Lookups {
                     for part in ["name", "namespace"] {
                         self.names.extend(entry[part].as_str().map(str::to_owned));
                     }
+                }
+                if let Some(kind) = map.get("paramKind") {
+                    self.parameter(&kind["apiVersion"], &kind["kind"]);
+                }
+                if let Some(reference) = map.get("paramRef") {
+                    for part in ["name", "namespace"] {
+                        self.names.extend(reference[part].as_str().map(str::to_owned));
+                    }
+                    let text = |part: &str| reference[part].as_str().unwrap_or_default().to_owned();
+                    self.objects.insert((text("namespace"), text("name")));
                 }
                 if let Some(path) = map.get("urlPath").and_then(Json::as_str) {
                     self.path(path);
@@ -50,6 +62,14 @@ impl Lookups {
             Json::Array(items) => items.iter().for_each(|item| self.read(item)),
             Json::String(text) => self.expression(text),
             _ => {}
+        }
+    }
+
+    fn parameter(&mut self, api_version: &Json, kind: &Json) {
+        if let (Some(api_version), Some(kind)) = (api_version.as_str(), kind.as_str())
+            && let Some(plural) = crate::body::cel::plural_of(api_version, kind)
+        {
+            self.resources.insert((api_version.to_owned(), plural.to_owned()));
         }
     }
 
@@ -80,53 +100,80 @@ impl Lookups {
     fn expression(&mut self, text: &str) {
         for call in ["resource.Get(", "resource.List("] {
             for (at, _) in text.match_indices(call) {
-                let mut quoted = text[at..].split('\'').skip(1).step_by(2);
+                let rest = &text[at + call.len()..];
+                let quote = rest.chars().find(|c| matches!(c, '\'' | '"')).unwrap_or('\'');
+                let mut quoted = rest.split(quote).skip(1).step_by(2);
                 if let (Some(version), Some(resource)) = (quoted.next(), quoted.next()) {
                     self.resources.insert((version.to_owned(), resource.to_owned()));
                 }
+                let written: Vec<String> = quoted.take(2).map(str::to_owned).collect();
+                if let [namespace, name] = written.as_slice() {
+                    self.objects.insert((namespace.clone(), name.clone()));
+                }
+                self.names.extend(written);
             }
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.resources.is_empty() && self.globals.is_empty() && self.urls.is_empty()
+    /// Whether something outside of the cluster's objects is read.
+    pub(super) fn calls_out(&self) -> bool {
+        !self.globals.is_empty() || !self.urls.is_empty()
     }
-}
 
-impl Hunt {
-    /// A cluster around a request with this name and namespace.
-    pub(super) fn outside(&mut self, name: &str, namespace: Option<&str>) -> Mocks {
-        let mut mocks = Mocks::new();
-        let names: Vec<String> = self
-            .lookups
-            .names
-            .iter()
-            .filter(|name| super::is_key(name))
-            .cloned()
-            .chain([name.to_owned(), "sample".to_owned()])
-            .collect();
-        let mut namespaces: Vec<String> = names.clone();
-        namespaces.extend([String::new(), "default".to_owned()]);
-        namespaces.extend(namespace.map(str::to_owned));
-        let resources: Vec<(String, String)> = self.lookups.resources.iter().cloned().collect();
-        for (api_version, resource) in resources {
-            let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    /// A host that answers lookups from the given objects.
+    pub(in crate::body) fn answer(&self, objects: &[Document], mocks: &mut Mocks) {
+        for (api_version, resource) in &self.resources {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
             let gvr = || Gvr {
                 group: group.to_owned(),
                 version: version.to_owned(),
                 resource: resource.clone(),
             };
             mocks.serve(gvr());
+            let (_, kind) = crate::body::cel::kind_of(api_version, resource);
+            for object in objects {
+                let text = |key: &str| object.root().get(key).and_then(Value::as_str);
+                if text("apiVersion") == Some(api_version) && text("kind") == Some(kind) {
+                    mocks.add_resource(gvr(), object.clone());
+                }
+            }
+        }
+    }
+
+    pub(in crate::body) fn reads_objects(&self) -> bool {
+        !self.resources.is_empty()
+    }
+}
+
+impl Hunt {
+    /// The objects of a cluster around a request with this name and namespace that both sides look up, or some of them.
+    pub(super) fn outside(&mut self, name: &str, namespace: &str) -> Vec<Document> {
+        let mut objects = Vec::new();
+        if self.lookups.resources.is_empty() {
+            return objects;
+        }
+        let known = self.lookups.names.iter().filter(|name| super::is_key(name)).cloned();
+        let names: Vec<String> = known.chain([name.to_owned(), "sample".to_owned()]).collect();
+        let mut namespaces: Vec<String> = names.clone();
+        namespaces.extend(["", "default", namespace].map(str::to_owned));
+        let resources: Vec<(String, String)> = self.lookups.resources.iter().cloned().collect();
+        for (api_version, resource) in resources {
             let (shape, kind) = crate::body::cel::kind_of(&api_version, &resource);
-            for _ in 0..self.next(16) {
+            let mut taken = BTreeSet::new();
+            let mut written: Vec<(String, String)> = self.lookups.objects.iter().cloned().collect();
+            written.retain(|_| self.next(4) > 0);
+            for _ in 0..self.next(8) + written.len() {
                 let mut object = self.value(&shape, "", 0);
                 if !object.is_object() {
                     object = json!({});
                 }
-                let (Some(name), Some(namespace)) = (self.pick(&names).cloned(), self.pick(&namespaces).cloned())
-                else {
+                let some = || Some((self.pick(&namespaces).cloned()?, self.pick(&names).cloned()?));
+                let Some((namespace, name)) = written.pop().or_else(some) else {
                     continue;
                 };
+                if !taken.insert((namespace.clone(), name.clone())) {
+                    continue;
+                }
                 object["apiVersion"] = json!(api_version);
                 object["kind"] = json!(kind);
                 if !object["metadata"].is_object() {
@@ -136,19 +183,38 @@ impl Hunt {
                 if !namespace.is_empty() {
                     object["metadata"]["namespace"] = json!(namespace);
                 }
-                mocks.add_resource(gvr(), Document::from(&object));
+                objects.push(Document::from(&object));
             }
         }
+        objects
+    }
+
+    /// Answers of the global context and of services.
+    pub(super) fn call_out(&mut self) -> Calls {
         let globals: Vec<String> = self.lookups.globals.iter().cloned().collect();
-        for name in globals {
-            let value = self.anything(&Shape::any(), 0);
-            mocks.add_global(&name, Document::from(&value));
-        }
         let urls: Vec<String> = self.lookups.urls.iter().cloned().collect();
-        for url in urls {
-            let value = self.anything(&Shape::any(), 0);
-            mocks.add_http(&url, Document::from(&value));
+        let mut answer = |name: String| (name, Document::from(&self.anything(&Shape::any(), 0)));
+        Calls {
+            globals: globals.into_iter().map(&mut answer).collect(),
+            urls: urls.into_iter().map(&mut answer).collect(),
         }
-        mocks
+    }
+}
+
+/// What the global context and services answer.
+#[derive(Debug, Default)]
+pub(in crate::body) struct Calls {
+    globals: Vec<(String, Document)>,
+    urls: Vec<(String, Document)>,
+}
+
+impl Calls {
+    pub(in crate::body) fn answer(&self, mocks: &mut Mocks) {
+        for (name, value) in &self.globals {
+            mocks.add_global(name, value.clone());
+        }
+        for (url, value) in &self.urls {
+            mocks.add_http(url, value.clone());
+        }
     }
 }

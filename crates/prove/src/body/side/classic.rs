@@ -77,17 +77,44 @@ impl<'p> Modelling<'_, 'p, '_> {
         })
     }
 
-    fn check(&mut self, rules: &ClassicRules, rule: &ClassicRule, step: &Step<'_>, reached: Formula) -> Result<()> {
-        let known = self.known.iter().find(|(number, _)| *number == step.number);
-        let outcome = match known {
-            Some((_, outcome)) => *outcome,
-            None => {
-                let outcome = rule.outcome(self.side, self.arena, &rules.policy, self.request, self.discovery)?;
-                self.known.push((step.number, outcome));
-                outcome
-            }
+    /// Returns the requests among those that reach a rule on which it passes or fails, so that `applyRules: One` ends with it. A
+    /// rule that is skipped or errs is not the last one.
+    pub(super) fn applied(&mut self, rules: &'p ClassicRules, step: &Step<'p>, reached: Formula) -> Result<Formula> {
+        let Some(rule) = rules.of_kind(&self.request.seen.kind).get(step.number) else {
+            return unsupported("a rule that was not read");
         };
-        let Outcome { fail, error, either } = outcome;
+        let mut applied = Formula::FALSE;
+        let is_lifted = step.exceptions.iter().any(|exception| exception.is_plain());
+        step.stages().decide(reached, |stage, reached| match stage {
+            Stage::Exceptions if is_lifted => Ok(None),
+            Stage::Check => {
+                let outcome = self.outcome(rules, rule, step.number)?;
+                let Some(idle) = outcome.idle.filter(|_| outcome.either == Formula::FALSE) else {
+                    return unsupported("`applyRules: One` after a rule that may be skipped");
+                };
+                let idle = self.arena.or([idle, outcome.error]);
+                let decides = self.arena.not(idle);
+                applied = self.arena.and([reached, decides]);
+                Ok(None)
+            }
+            _ => Ok(Some(reached)),
+        })?;
+        Ok(applied)
+    }
+
+    fn outcome(&mut self, rules: &ClassicRules, rule: &ClassicRule, number: usize) -> Result<Outcome> {
+        if let Some((_, outcome)) = self.known.iter().find(|(known, _)| *known == number) {
+            return Ok(*outcome);
+        }
+        let outcome = rule.outcome(self.side, self.arena, &rules.policy, self.request, self.discovery)?;
+        self.known.push((number, outcome));
+        Ok(outcome)
+    }
+
+    fn check(&mut self, rules: &ClassicRules, rule: &ClassicRule, step: &Step<'_>, reached: Formula) -> Result<()> {
+        let Outcome {
+            fail, error, either, ..
+        } = self.outcome(rules, rule, step.number)?;
         self.add([reached, fail], step.fail);
         self.add([reached, error], step.error);
         if either != Formula::FALSE && step.fail != step.error {
@@ -105,6 +132,8 @@ pub(in crate::body) struct Outcome {
     pub(in crate::body) error: Formula,
     /// One of the two, and it is not known which.
     pub(in crate::body) either: Formula,
+    /// The rule is skipped, or says nothing; `None` if that is not known.
+    pub(in crate::body) idle: Option<Formula>,
 }
 
 impl ClassicRule {
@@ -200,6 +229,7 @@ impl ClassicRule {
             // A parameter that is not there is an error whatever the reference says.
             error: arena.not(exists),
             either: Formula::FALSE,
+            idle: rule.cel_preconditions.is_empty().then_some(Formula::FALSE),
         })
     }
 }

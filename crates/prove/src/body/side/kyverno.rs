@@ -25,8 +25,10 @@ pub(super) struct Modelling<'a, 'p, 'd> {
     pub(super) policy: &'p Lowered,
     /// The rules of a classic policy.
     pub(super) rules: Option<&'p ClassicRules>,
-    /// What the rules come to, as far as that was needed.
+    /// The outcomes of the rules, as far as they were needed.
     pub(super) known: Vec<(usize, RuleOutcome)>,
+    /// The requests that reached the last step.
+    reached: Option<Formula>,
     pub(super) effects: &'a mut Effects,
 }
 
@@ -67,6 +69,7 @@ impl Side {
             policy,
             rules,
             known: Vec::new(),
+            reached: None,
             effects,
         })
     }
@@ -95,6 +98,7 @@ impl<'p> Oracle<'p> for Modelling<'_, 'p, '_> {
     }
 
     fn step(&mut self, step: &Step<'p>, requests: Formula) -> Result<()> {
+        self.reached = Some(requests);
         if step.fail == Effect::Admit && step.error == Effect::Admit {
             return Ok(());
         }
@@ -104,8 +108,13 @@ impl<'p> Oracle<'p> for Modelling<'_, 'p, '_> {
         }
     }
 
-    fn unapplied(&mut self, _: &Step<'p>, _: Formula) -> Result<Formula> {
-        unsupported("`applyRules: One` with several rules")
+    fn unapplied(&mut self, step: &Step<'p>, requests: Formula) -> Result<Formula> {
+        let (Some(reached), Some(rules)) = (self.reached.take(), self.rules) else {
+            return Ok(requests);
+        };
+        let applied = self.applied(rules, step, reached)?;
+        let unapplied = self.arena.not(applied);
+        Ok(self.arena.and([requests, unapplied]))
     }
 }
 
