@@ -1,6 +1,6 @@
 //! The whole way of a request through both sides: the mutating phase, completion by the API server, the validating phase.
 //!
-//! Upstream counterpart: see [`crate::mutation`].
+//! Upstream counterpart: see [`kyvtest_prove::mutation`].
 //!
 //! With [`Data::Raw`] the object of the request is the one that the first policy sees, and what a mutation leaves is what
 //! validating policies see; the server completes and validates it with [`Data::Normalised`] only.
@@ -8,10 +8,12 @@
 use kyvtest_apiserver::AdmissionResponse;
 use kyvtest_kyverno::controller::Review;
 use kyvtest_model::{compare::Divergence, kube::Request};
-use kyvtest_prove::server::{Data, Refused, Server};
+use kyvtest_prove::{
+    mutation::{Phases, Prepared, Side, missing_counterpart},
+    server::{Data, Refused, Server},
+};
 
 use super::{BothResponses, Evaluator, kyverno_answer};
-use crate::mutation::{Phases, Prepared, Side, missing_counterpart};
 
 impl Evaluator {
     /// Evaluates a request as it was sent. The refusal is that of the server before any policy: the policies then see the

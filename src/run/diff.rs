@@ -5,10 +5,7 @@
 //! conversions go wrong on resources that no row tests.
 
 use super::{CaseVerdict, Key, Response, Responses, Settings, evaluate::evaluate_with, lens};
-use crate::{
-    mutation,
-    suite::{Resource, Suite},
-};
+use crate::suite::{Resource, Suite};
 use kyvtest_go_compat::{
     diagnostic::{Diagnostic, Severity},
     value::Document,
@@ -387,7 +384,7 @@ fn compare_sides(ours: &Verdict, theirs: &Verdict, objects: &[Option<Mutated<'_>
     });
     let mut divergence = compare::compare_mutations(sides[0], sides[1], &[])?;
     if let [Some(left), Some(right)] = after {
-        let places = mutation::named_places(left, right, ["first side", "other side"]);
+        let places = kyvtest_prove::mutation::named_places(left, right, ["first side", "other side"]);
         divergence.cause = format!("the objects differ{places}");
     }
     Some(divergence)

@@ -20,6 +20,7 @@ mod explain;
 pub mod guards;
 mod inline;
 pub mod language;
+pub mod mutation;
 mod objects;
 pub mod pair;
 mod params;

@@ -2,8 +2,7 @@
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/endpoints/handlers/{create,update}.go` (0.36) with the admission chain.
 //!
-//! Known deviations: mutate rules of ClusterPolicies and Policies are not evaluated here. The entry of the requester in
-//! `managedFields` names no fields, and its manager is always `client`.
+//! Known deviations: the entry of the requester in `managedFields` names no fields, and its manager is always `client`.
 
 mod difference;
 
@@ -20,11 +19,12 @@ use kyvtest_model::{
     kube::{Environment, Operation, Request},
     verdict::{DivergenceClass, Effect, Status, Verdict},
 };
-use kyvtest_prove::{
+use serde_json::json;
+
+use crate::{
     pair::NativeVerdict,
     server::{Data, Refused, Server},
 };
-use serde_json::json;
 
 pub use difference::{Difference, differences};
 
@@ -33,12 +33,12 @@ const SHOWN: usize = 5;
 
 /// What one side made of a request.
 #[derive(Debug)]
-pub(crate) struct Side<T> {
-    pub(crate) answer: T,
-    pub(crate) verdict: Verdict,
+pub struct Side<T> {
+    pub answer: T,
+    pub verdict: Verdict,
     /// The object in the response; `None` if the request is refused.
-    pub(crate) object: Option<Document>,
-    pub(crate) changed: bool,
+    pub object: Option<Document>,
+    pub changed: bool,
 }
 
 impl<T> Side<T> {
@@ -53,10 +53,10 @@ impl<T> Side<T> {
 
 /// A request as mutating policies see it.
 #[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) request: Request,
+pub struct Prepared {
+    pub request: Request,
     /// The refusal of the server before any policy: the policies then see the object as it is.
-    pub(crate) refused: Option<Refused>,
+    pub refused: Option<Refused>,
     /// Whether the server completes and validates objects after the mutating phase.
     completes: bool,
     /// Whether `managedFields` are not those of the request.
@@ -65,7 +65,7 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Prepares a request as it was sent.
-    pub(crate) fn new(server: &Server, sent: &Request, data: Data) -> Self {
+    pub fn new(server: &Server, sent: &Request, data: Data) -> Self {
         let mut request = sent.clone();
         let refused = match data {
             Data::Raw => None,
@@ -93,15 +93,23 @@ impl Prepared {
 
 /// Both sides of a request.
 #[derive(Clone, Copy)]
-pub(crate) struct Phases<'p> {
-    pub(crate) server: &'p Server,
-    pub(crate) prepared: &'p Prepared,
-    pub(crate) environment: Environment<'p>,
+pub struct Phases<'p> {
+    pub server: &'p Server,
+    pub prepared: &'p Prepared,
+    pub environment: Environment<'p>,
+}
+
+impl std::fmt::Debug for Phases<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Phases")
+            .field("prepared", self.prepared)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Phases<'_> {
     /// The API server with native policies.
-    pub(crate) fn native(self, native: &vap::Server) -> Side<AdmissionResponse> {
+    pub fn native(self, native: &vap::Server) -> Side<AdmissionResponse> {
         let request = &self.prepared.request;
         let mutated = native.mutate(request, self.environment, self.server.cluster());
         let changed = mutated.object != request.object;
@@ -135,7 +143,7 @@ impl Phases<'_> {
     }
 
     /// Kyverno's mutating webhooks, then its validating ones.
-    pub(crate) fn kyverno(self, mutating: &MutatingController, controller: Option<&Controller>) -> Side<Review> {
+    pub fn kyverno(self, mutating: &MutatingController, controller: Option<&Controller>) -> Side<Review> {
         let request = &self.prepared.request;
         let complete = |object: &Document| self.server.patched(request, object);
         let mutated = mutating.review(request, self.environment, &complete);
@@ -191,14 +199,14 @@ impl Phases<'_> {
     }
 
     /// The object of a side with defaults: a side that changes nothing leaves it as it was given, the other one completes it.
-    pub(crate) fn completed<T>(self, side: &Side<T>) -> Option<Document> {
+    pub fn completed<T>(self, side: &Side<T>) -> Option<Document> {
         let object = side.object.as_ref()?;
         let patched = self.server.patched(&self.prepared.request, object);
         Some(patched.unwrap_or_else(|_| object.clone()))
     }
 
     /// The difference of the two sides, with its first cause among the hazards of the conversions.
-    pub(crate) fn compare(
+    pub fn compare(
         self,
         kyverno: &Side<Review>,
         native: &Side<AdmissionResponse>,
@@ -237,7 +245,7 @@ impl Phases<'_> {
 }
 
 /// The places at which two objects differ, with both values, as the end of a sentence.
-pub(crate) fn named_places(ours: &Document, theirs: &Document, [left, right]: [&str; 2]) -> String {
+pub fn named_places(ours: &Document, theirs: &Document, [left, right]: [&str; 2]) -> String {
     let found = differences(&ours.root().to_serde(), &theirs.root().to_serde());
     let show = |value: &Option<serde_json::Value>| match value {
         Some(value) => value.to_string(),
@@ -257,7 +265,7 @@ pub(crate) fn named_places(ours: &Document, theirs: &Document, [left, right]: [&
 }
 
 /// What was generated from a MutatingPolicy, if the API server accepts it.
-pub(crate) fn installable(conversion: &Conversion) -> Option<&GeneratedMutation> {
+pub fn installable(conversion: &Conversion) -> Option<&GeneratedMutation> {
     match &conversion.outcome {
         Outcome::Mutating(generated) => Some(&**generated).filter(|generated| generated.is_installable()),
         Outcome::Generated(_) | Outcome::Refused(_) => None,
@@ -265,7 +273,7 @@ pub(crate) fn installable(conversion: &Conversion) -> Option<&GeneratedMutation>
 }
 
 /// Why a MutatingPolicy has no native counterpart; `None` if it has one.
-pub(crate) fn missing_counterpart(conversion: &Conversion) -> Option<Divergence> {
+pub fn missing_counterpart(conversion: &Conversion) -> Option<Divergence> {
     if installable(conversion).is_some() {
         return None;
     }
