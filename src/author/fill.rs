@@ -76,7 +76,7 @@ impl Frame {
     }
 
     /// The same for suites in a folder below.
-    fn deeper(&self) -> Self {
+    pub(super) fn deeper(&self) -> Self {
         let paths = |list: &[String]| list.iter().map(|path| below(path)).collect::<Vec<_>>();
         Self {
             policies: paths(&self.policies),

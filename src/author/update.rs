@@ -17,6 +17,7 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::verdict::{DivergenceClass, Effect, Status};
 
+pub(super) use objects::made;
 pub use sidecar::Addition;
 
 /// Which differences are accepted, and why.

@@ -174,15 +174,18 @@ pub fn policies_named<'s>(suites: &'s [Suite], name: &str) -> Option<(Loaded, &'
     let mut own = Loaded {
         policies: suite.policies.policies.clone(),
         bindings: suite.policies.bindings.clone(),
+        mutating_bindings: suite.policies.mutating_bindings.clone(),
         exceptions: suite.exceptions.exceptions.clone(),
         cel_exceptions: suite.exceptions.cel_exceptions.clone(),
         ..Loaded::default()
     };
     own.policies.retain(|policy| {
-        let is_compared = policy.validates() || policy.as_native().is_some();
+        let is_compared = policy.validates() || policy.as_mutating().is_some() || policy.is_native();
         is_compared && qualified(&policy.id()) == name
     });
     own.bindings
+        .retain(|binding| is_named(name, &binding.policy_name.value));
+    own.mutating_bindings
         .retain(|binding| is_named(name, &binding.policy_name.value));
     Some((own, suite))
 }

@@ -15,6 +15,7 @@ mod differential;
 pub mod explain;
 mod formula;
 mod hunt;
+pub mod mutation;
 mod read;
 mod request;
 mod shape;
@@ -29,6 +30,7 @@ use std::sync::{
 };
 
 use kyvtest_cel::host::Mocks;
+use kyvtest_go_compat::value::Document;
 use kyvtest_model::{
     compare,
     kube::{Discovery, RequestClass, Resource},
@@ -45,6 +47,7 @@ use self::{
 };
 pub use self::{
     hunt::samples,
+    read::load,
     side::{Setting, Side},
 };
 use crate::{
@@ -98,6 +101,10 @@ pub struct Counterexample {
     verdicts: [Verdict; 2],
     class: DivergenceClass,
     data: Data,
+    /// The objects after admission, where they are compared.
+    objects: [Option<Document>; 2],
+    /// Whether each side changed the object.
+    changed: [bool; 2],
 }
 
 impl Counterexample {
@@ -188,6 +195,8 @@ impl<'s> Match<'s> {
             verdicts,
             class,
             data: Data::Raw,
+            objects: [None, None],
+            changed: [false; 2],
         })
     }
 

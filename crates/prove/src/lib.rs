@@ -100,6 +100,8 @@ pub enum Kind {
     Decision,
     /// Both object, with different effects.
     Action,
+    /// Both admit, with different objects.
+    Object,
     /// Only one side evaluates: only reports change.
     Applicability,
     /// Both object, with different messages.
@@ -112,6 +114,7 @@ impl Kind {
         match self {
             Self::Decision => "decision",
             Self::Action => "action",
+            Self::Object => "object",
             Self::Applicability => "applicability",
             Self::Message => "message",
         }
@@ -121,6 +124,7 @@ impl Kind {
         match class {
             DivergenceClass::Weaker | DivergenceClass::Stricter => Self::Decision,
             DivergenceClass::Action => Self::Action,
+            DivergenceClass::Changed => Self::Object,
             DivergenceClass::Message => Self::Message,
             _ => Self::Applicability,
         }
@@ -321,25 +325,12 @@ pub fn prove(
     let mut proof = Proof {
         label: Label::Unknown,
         reason: String::new(),
-        world: World {
-            kyverno: "1.19",
-            kube: options.kube.name.trim_start_matches("k8s-"),
-            discovery: "ga+2".to_owned(),
-            layer: options.layer,
-            data: "normalised",
-            delete: "named,collection",
-        },
+        world: world_of(discovery, options),
         regions: Vec::new(),
         notes: Vec::new(),
         stats: Stats::default(),
         fault: false,
     };
-    if discovery.is_extended() {
-        proof.world.discovery.push_str("+crds");
-    }
-    if !options.exempt {
-        proof.world.discovery.push_str("-exempt");
-    }
     if proof.world.kube != "1.36" && proof.world.discovery == "ga+2" {
         proof.notes.push("the kinds are those of Kubernetes 1.36".to_owned());
     }
@@ -444,6 +435,25 @@ pub fn prove(
     proof
 }
 
+/// The world of a proof.
+fn world_of(discovery: &Discovery, options: &Options<'_>) -> World {
+    let mut world = World {
+        kyverno: "1.19",
+        kube: options.kube.name.trim_start_matches("k8s-"),
+        discovery: "ga+2".to_owned(),
+        layer: options.layer,
+        data: "normalised",
+        delete: "named,collection",
+    };
+    if discovery.is_extended() {
+        world.discovery.push_str("+crds");
+    }
+    if !options.exempt {
+        world.discovery.push_str("-exempt");
+    }
+    world
+}
+
 /// Why nothing is claimed about a policy: Kyverno does not store it, or does not validate with it.
 fn out_of_scope(policy: &Policy, discovery: &Discovery) -> Option<String> {
     match policy {
@@ -532,6 +542,12 @@ pub fn at_layer(original: &Policy, layer: Layer) -> Policy {
             policy.spec.autogen.pod_controllers = Some(Vec::new());
             policy.spec.evaluation.admission = true;
             Policy::Validating(Arc::new(policy))
+        }
+        Policy::Mutating(policy) => {
+            let mut policy = (**policy).clone();
+            policy.spec.autogen.pod_controllers = Some(Vec::new());
+            policy.spec.evaluation.admission = true;
+            Policy::Mutating(Arc::new(policy))
         }
         _ => original.clone(),
     }

@@ -5,6 +5,7 @@
 //! Known deviations: the entry of the requester in `managedFields` names no fields, and its manager is always `client`.
 
 mod difference;
+mod proof;
 
 use kyvtest_apiserver::{self as vap, AdmissionResponse};
 use kyvtest_convert::{Conversion, GeneratedMutation, Outcome, hazard::Direction};
@@ -27,6 +28,7 @@ use crate::{
 };
 
 pub use difference::{Difference, differences};
+pub use proof::{MutatingTarget, prove_mutating};
 
 /// How many places at which two objects differ are named.
 const SHOWN: usize = 5;
@@ -213,18 +215,7 @@ impl Phases<'_> {
         conversions: &[Conversion],
     ) -> Option<Divergence> {
         let (ours, theirs) = (self.completed(kyverno), self.completed(native));
-        let texts = suspects(conversions);
-        let suspects: Vec<CandidateCause<'_>> = texts
-            .iter()
-            .filter(|(code, ..)| may_explain(code, &kyverno.verdict, &native.verdict))
-            .map(|(code, tendency, path, text)| CandidateCause {
-                code,
-                tendency: *tendency,
-                path,
-                text,
-            })
-            .collect();
-        let mut divergence = compare_mutations(
+        divergence(
             Mutation {
                 object: ours.as_ref(),
                 ..kyverno.mutation()
@@ -233,15 +224,31 @@ impl Phases<'_> {
                 object: theirs.as_ref(),
                 ..native.mutation()
             },
-            &suspects,
-        )?;
-        if let (Some(ours), Some(theirs)) = (&ours, &theirs) {
-            divergence
-                .cause
-                .push_str(&named_places(ours, theirs, ["Kyverno", "native policy"]));
-        }
-        Some(divergence)
+            conversions,
+        )
     }
+}
+
+/// The difference of what the two sides made of a request, with its first cause among the hazards of the conversions.
+pub fn divergence(kyverno: Mutation<'_>, native: Mutation<'_>, conversions: &[Conversion]) -> Option<Divergence> {
+    let texts = suspects(conversions);
+    let suspects: Vec<CandidateCause<'_>> = texts
+        .iter()
+        .filter(|(code, ..)| may_explain(code, kyverno.verdict, native.verdict))
+        .map(|(code, tendency, path, text)| CandidateCause {
+            code,
+            tendency: *tendency,
+            path,
+            text,
+        })
+        .collect();
+    let mut divergence = compare_mutations(kyverno, native, &suspects)?;
+    if let (Some(ours), Some(theirs)) = (kyverno.object, native.object) {
+        divergence
+            .cause
+            .push_str(&named_places(ours, theirs, ["Kyverno", "native policy"]));
+    }
+    Some(divergence)
 }
 
 /// The places at which two objects differ, with both values, as the end of a sentence.

@@ -121,7 +121,7 @@ fn text(
 }
 
 /// The object before and after the rule of a case.
-fn made<'r>(run: &'r SuiteRun, row: &Row, case: &Case) -> Option<(&'r Document, &'r Document)> {
+pub(in crate::author) fn made<'r>(run: &'r SuiteRun, row: &Row, case: &Case) -> Option<(&'r Document, &'r Document)> {
     let operation = row.operation.as_ref().map(|operation| operation.value);
     let mut responses = run.responses.iter().filter(|response| {
         response.key == case.resource && response.run == operation && response.policy.is_named(&row.policy.value)
