@@ -5,6 +5,7 @@ mod emit;
 mod guards;
 mod live;
 mod mutants;
+mod mutation;
 mod order;
 mod pairs;
 mod repair;

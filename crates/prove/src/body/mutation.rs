@@ -31,8 +31,11 @@ use serde_json::Value as Json;
 use self::applied::Applied;
 pub use self::side::MutatingSide;
 use super::{
-    CONVERTED, Comparison, Counterexample, Options, Setting, Side, compare_sides,
-    formula::Arena,
+    CONVERTED, Comparison, Counterexample, Options, Setting, Side,
+    build::Builder,
+    compare_sides,
+    formula::{Arena, Formula},
+    other,
     request::Request,
     solve::{SolveResult, Solver, Theory},
     value::Unsupported,
@@ -57,8 +60,12 @@ pub(super) struct Both<'s> {
 /// What is known about one class of requests.
 enum Found {
     Equal,
+    Differs(Box<Counterexample>),
     Open(String),
 }
+
+/// How many models are tried before a class is left open.
+const MODELS: usize = 6;
 
 /// Compares two sets of policies that change objects. `samples` are objects that the user has: a search starts from them.
 pub fn compare_mutating_sides(
@@ -82,6 +89,10 @@ pub fn compare_mutating_sides(
         }
         match if same { Found::Equal } else { both.class(cell) } {
             Found::Equal => decided.push(cell),
+            Found::Differs(found) => {
+                let found = hunt::shrink(&mut both, *found);
+                return both.refuted(found);
+            }
             Found::Open(reason) => {
                 undecided.push(cell);
                 if !open.contains(&reason) {
@@ -91,7 +102,7 @@ pub fn compare_mutating_sides(
         }
     }
     let mut hunt = hunt::Hunt::new([a, b], samples);
-    for cell in &undecided {
+    for cell in undecided.iter().filter(|cell| shows(cell)) {
         if options.is_stopped() {
             return both.stopped(decided.len());
         }
@@ -100,7 +111,7 @@ pub fn compare_mutating_sides(
             return both.refuted(found);
         }
     }
-    for cell in &decided {
+    for cell in decided.iter().filter(|cell| shows(cell)) {
         if options.is_stopped() {
             return both.stopped(0);
         }
@@ -216,7 +227,15 @@ pub fn differences<'d>(
         if cell.collection || !a.may_see(&cell, universe) && !b.may_see(&cell, universe) || options.is_stopped() {
             continue;
         }
-        let Some(found) = hunt.search(&mut both, &cell, options.tries) else {
+        if !shows(&cell) {
+            continue;
+        }
+        let found = match both.class(cell) {
+            Found::Differs(found) => Some(*found),
+            Found::Equal => None,
+            Found::Open(_) => hunt.search(&mut both, &cell, options.tries),
+        };
+        let Some(found) = found else {
             continue;
         };
         let own = (found.class(), kind(&found));
@@ -262,6 +281,9 @@ impl<'s> Both<'s> {
     /// Sends a request through both sides; `None` if the objects after admission are the same, or the server refuses the
     /// request before any policy.
     fn replay(&mut self, scenario: &Scenario) -> Option<Counterexample> {
+        if !shows(&scenario.request.cell()) {
+            return None;
+        }
         let data = self.options.data;
         let prepared = Prepared::new(&self.server, &scenario.request, data);
         if prepared.refused.is_some() {
@@ -279,7 +301,11 @@ impl<'s> Both<'s> {
             prepared: &prepared,
             environment: Environment::new(&scenario.world, self.discovery, &mocks),
         };
-        let [ours, theirs] = self.sides.map(|side| side.run(phases));
+        let [ours, theirs] = self.sides.map(|side| {
+            let mut after = side.run(phases);
+            after.object = after.object.map(|object| kept(&scenario.request, object));
+            after
+        });
         let divergence = compare_mutations(ours.outcome(), theirs.outcome(), &[])?;
         Some(counterexample(scenario.clone(), [ours, theirs], divergence.class, data))
     }
@@ -317,8 +343,9 @@ impl<'s> Both<'s> {
             let (not_one, not_other) = (arena.not(one), arena.not(other));
             for parts in [[one, not_other], [not_one, other]] {
                 let differs = arena.and(parts);
-                if let Some(reason) = self.is_possible(&mut arena, &request, differs) {
-                    return Found::Open(reason);
+                match self.question(&mut arena, &request, differs) {
+                    Found::Equal => {}
+                    found => return found,
                 }
             }
         }
@@ -328,13 +355,39 @@ impl<'s> Both<'s> {
         }
     }
 
+    /// Looks for a request on which a formula holds and the sides make different objects.
+    fn question(&mut self, arena: &mut Arena, request: &Request<'_>, formula: Formula) -> Found {
+        let goal = arena.and(request.assumptions.iter().copied().chain([formula]));
+        let mut budget = self.options.cases;
+        let mut theory = Theory::default();
+        let mut refused = Vec::new();
+        for _ in 0..MODELS {
+            let answer = {
+                let mut solver = Solver::new(arena, &mut theory, &mut budget);
+                solver.refused.clone_from(&refused);
+                solver.solve(goal)
+            };
+            match answer {
+                SolveResult::No if refused.is_empty() => return Found::Equal,
+                SolveResult::Yes(model) => {
+                    let scenario = Builder::new(arena, &mut theory, &model).scenario(request);
+                    if let Some(found) = self.replay(&scenario) {
+                        return Found::Differs(Box::new(found));
+                    }
+                    refused.push(other(arena, &model));
+                }
+                SolveResult::No => break,
+                SolveResult::Incomplete(why) if refused.is_empty() => {
+                    return Found::Open(format!("gave up on {}: {why}", universe::name(&request.cell)));
+                }
+                SolveResult::Incomplete(_) => break,
+            }
+        }
+        Found::Open("the sides may apply to different requests".to_owned())
+    }
+
     /// Why a formula may hold on a request; `None` if it never does.
-    fn is_possible(
-        &self,
-        arena: &mut Arena,
-        request: &Request<'_>,
-        formula: super::formula::Formula,
-    ) -> Option<String> {
+    fn is_possible(&self, arena: &mut Arena, request: &Request<'_>, formula: Formula) -> Option<String> {
         let goal = arena.and(request.assumptions.iter().copied().chain([formula]));
         let mut budget = self.options.cases;
         let mut theory = Theory::default();
@@ -359,6 +412,29 @@ impl<'s> Both<'s> {
             _ => Some("several policies change the same requests".to_owned()),
         }
     }
+}
+
+/// Whether a difference of objects shows in requests of a class: what the server keeps of most subresources is not known here.
+fn shows(cell: &RequestClass<'_>) -> bool {
+    matches!(cell.resource.subresource.as_str(), "" | "ephemeralcontainers")
+}
+
+/// What the server keeps of an object that was changed on its way to a subresource: of a Pod that gets ephemeral containers,
+/// these alone (`dropNonEphemeralContainerUpdates`).
+fn kept(request: &kyvtest_model::kube::Request, object: Document) -> Document {
+    if request.resource.subresource != "ephemeralcontainers" {
+        return object;
+    }
+    let own = object
+        .root()
+        .at(&["spec", "ephemeralContainers"])
+        .map(|list| list.to_serde());
+    let mut old = request.old_object.root().to_serde();
+    if let Some(spec) = old["spec"].as_object_mut() {
+        spec.shift_remove("ephemeralContainers");
+        spec.extend(own.map(|list| ("ephemeralContainers".to_owned(), list)));
+    }
+    Document::from(&old)
 }
 
 fn counterexample(

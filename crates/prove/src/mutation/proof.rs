@@ -11,7 +11,7 @@ use kyvtest_model::{
 
 use super::{installable, missing_counterpart};
 use crate::{
-    Label, Options, Proof, Region, Stats, at_layer,
+    IDLE, Label, NEITHER, Options, Proof, Region, Stats, at_layer,
     body::{
         self, Counterexample,
         mutation::{MutatingSide, compare_mutating_sides, differences},
@@ -119,6 +119,11 @@ pub fn prove_mutating(
         let all = if all.is_empty() { first.collect() } else { all };
         proof.regions = all.into_iter().map(|found| region(found, &conversion)).collect();
         proof.regions.sort_by_key(|region| crate::Kind::of(region.class));
+    }
+    if found.label == Label::Proven && proof.reason == NEITHER {
+        // Nothing was compared, which proves nothing about the policies.
+        IDLE.clone_into(&mut proof.reason);
+        return proof;
     }
     proof.label = match (&found.label, proof.regions.first()) {
         (Label::Refuted(_), Some(region)) => Label::Refuted(crate::Kind::of(region.class)),
