@@ -12,7 +12,7 @@ use super::{
     fill::Frame,
     skeleton::Rule,
     suite_writer::{File, TEST, test, yaml},
-    update::made,
+    update::{made, plain, reconciled},
 };
 use crate::{
     run::{Case, Outcome, Settings, run},
@@ -25,8 +25,11 @@ use kyvtest_model::{
     verdict::Status,
 };
 use kyvtest_prove::{
-    body::{mutation::MutatingSide, samples},
-    seeds::{merge, seeds},
+    body::{
+        mutation::{MutatingSide, parts},
+        samples,
+    },
+    seeds::merge,
     server::Server,
     universe,
 };
@@ -138,7 +141,7 @@ fn units(loaded: &Loaded) -> Vec<Unit> {
                             rule: Some(rule.name.value.clone()),
                             flag: None,
                             alone: loaded,
-                            parts: seeds(rule),
+                            parts: parts(rule),
                         });
                     }
                 }
@@ -249,19 +252,19 @@ fn chosen(tried: Vec<Row>, units: &[Unit], frame: &Frame, world: World<'_>) -> V
             let case = run.cases.iter().find(|case| case.row == Some(number))?;
             let status = case.kyverno.as_ref()?.status;
             let row = suite.rows().get(number)?;
-            let object = made(run, row, case).map(|(_, object)| object.root().to_serde());
-            Some((status, object))
+            let objects = made(run, row, case).map(|(given, object)| (plain(given), plain(object)));
+            Some((status, objects))
         };
         (0..suite.rows().len()).map(outcome).collect::<Vec<_>>()
     });
-    let found: Vec<Option<(Status, Option<Json>)>> = found.into_iter().flatten().collect();
+    let found: Vec<Option<(Status, Option<(Json, Json)>)>> = found.into_iter().flatten().collect();
     let mut changed = None;
     let mut left = None;
     for (row, found) in tried.into_iter().zip(found) {
         match found {
-            Some((Status::Pass, Some(object))) if changed.is_none() && object != row.object => {
+            Some((Status::Pass, Some((given, object)))) if changed.is_none() && object != given => {
                 changed = Some(Row {
-                    patched: Some(tidy(object)),
+                    patched: Some(tidy(reconciled(Some(&row.object), &given, &object))),
                     ..row
                 });
             }

@@ -17,7 +17,7 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::verdict::{DivergenceClass, Effect, Status};
 
-pub(super) use objects::made;
+pub(super) use objects::{made, plain, reconciled};
 pub use sidecar::Addition;
 
 /// Which differences are accepted, and why.

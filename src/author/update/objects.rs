@@ -142,7 +142,7 @@ pub(in crate::author) fn made<'r>(run: &'r SuiteRun, row: &Row, case: &Case) -> 
 }
 
 /// An object with whole numbers as a person writes them.
-fn plain(object: &Document) -> Json {
+pub(in crate::author) fn plain(object: &Document) -> Json {
     fn whole(value: Json) -> Json {
         match value {
             Json::Number(number) => match number.as_f64() {
@@ -161,7 +161,7 @@ fn plain(object: &Document) -> Json {
 
 /// What a person would have written: `written` with the changes that lead from `complete`, which is the same with defaults, to
 /// `actual`.
-fn reconciled(written: Option<&Json>, complete: &Json, actual: &Json) -> Json {
+pub(in crate::author) fn reconciled(written: Option<&Json>, complete: &Json, actual: &Json) -> Json {
     match (written, complete, actual) {
         (Some(written), complete, actual) if complete == actual => written.clone(),
         (Some(Json::Object(written)), Json::Object(complete), Json::Object(actual)) => {

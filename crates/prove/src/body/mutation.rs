@@ -29,7 +29,7 @@ use kyvtest_model::{
 use serde_json::Value as Json;
 
 use self::applied::Applied;
-pub use self::side::MutatingSide;
+pub use self::{hunt::parts, side::MutatingSide};
 use super::{
     CONVERTED, Comparison, Counterexample, Options, Setting, Side,
     build::Builder,

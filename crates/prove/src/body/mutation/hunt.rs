@@ -4,7 +4,7 @@
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::{
     kube::{Operation, RequestClass},
-    policy::{Anchor, AnchorKind},
+    policy::{Anchor, AnchorKind, Rule},
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -31,17 +31,7 @@ pub(super) struct Hunt {
 impl Hunt {
     pub(super) fn new(sides: [&MutatingSide; 2], given: &[Json]) -> Self {
         let rules = || sides.iter().flat_map(|side| side.rules());
-        let mut parts: Vec<Json> = rules().flat_map(seeds).collect();
-        for rule in rules() {
-            let mutate = rule.mutate.as_ref().map(|mutate| mutate.document().root().to_serde());
-            let mutate = mutate.unwrap_or_default();
-            let blocks = mutate["foreach"].as_array().into_iter().flatten();
-            let patches = blocks.map(|block| &block["patchStrategicMerge"]);
-            for patch in patches.chain([&mutate["patchStrategicMerge"]]) {
-                parts.extend([met(patch), filled(patch)]);
-            }
-        }
-        parts.retain(|part| part.as_object().is_some_and(|map| !map.is_empty()));
+        let parts: Vec<Json> = rules().flat_map(parts).collect();
         Self {
             sources: sides.iter().flat_map(|side| side.sources()).collect(),
             given: given.to_vec(),
@@ -92,6 +82,20 @@ impl Hunt {
         }
         None
     }
+}
+
+/// Parts of objects that a mutate rule is about: what its conditions and the anchors of its patches ask for, and what it writes.
+pub fn parts(rule: &Rule) -> Vec<Json> {
+    let mut parts = seeds(rule);
+    let mutate = rule.mutate.as_ref().map(|mutate| mutate.document().root().to_serde());
+    let mutate = mutate.unwrap_or_default();
+    let blocks = mutate["foreach"].as_array().into_iter().flatten();
+    let patches = blocks.map(|block| &block["patchStrategicMerge"]);
+    for patch in patches.chain([&mutate["patchStrategicMerge"]]) {
+        parts.extend([met(patch), filled(patch)]);
+    }
+    parts.retain(|part| part.as_object().is_some_and(|map| !map.is_empty()));
+    parts
 }
 
 /// The request with another object that keeps its name; on an UPDATE the stored object keeps what it has.
