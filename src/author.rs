@@ -3,7 +3,7 @@
 
 pub mod counterexample;
 pub mod fill;
-mod mutation;
+pub mod mutation;
 pub mod skeleton;
 pub mod suite_writer;
 pub mod update;

@@ -74,33 +74,7 @@ pub(super) fn suite_of(
     if units.is_empty() {
         return None;
     }
-    let mut rows = Vec::new();
-    let mut used = BTreeSet::new();
-    for (number, unit) in units.iter().enumerate() {
-        let tried: Vec<Row> = resources(unit, &mut used, settings)
-            .into_iter()
-            .map(|object| Row {
-                unit: number,
-                patched: Some(object.clone()),
-                object,
-                result: "pass",
-            })
-            .collect();
-        rows.extend(chosen(tried, &units, frame, (settings, files, folder)));
-    }
-    // Every round takes at least one row away.
-    loop {
-        let written = written(&rows, &units, frame);
-        let wrong = wrong(&written, &rows, (settings, files, folder));
-        if wrong.is_empty() || rows.is_empty() {
-            break;
-        }
-        let mut number = 0;
-        rows.retain(|_| {
-            number += 1;
-            !wrong.contains(&(number - 1))
-        });
-    }
+    let rows = found(&units, frame, (settings, files, folder), |_, _| true);
     let rules = units.iter().enumerate().map(|(number, unit)| {
         let has = |result: &str| rows.iter().any(|row| row.unit == number && row.result == result);
         Rule {
@@ -119,6 +93,61 @@ pub(super) fn suite_of(
         written(&rows, &units, frame)
     };
     Some((files, rules))
+}
+
+/// The suite of what no row of another one tests of its policies that change objects; empty if nothing is missing. It stands
+/// in a folder below.
+pub fn missing(suite: &Suite, frame: &Frame, settings: &Settings, files: &dyn Files, folder: &str) -> Vec<File> {
+    let units = units(&suite.policies);
+    let is_missing = |unit: &Unit, result: &str| {
+        !suite.rows().iter().any(|row| {
+            let named = row.policy.value.rsplit('/').next() == Some(unit.policy.as_str());
+            let rule = row.rule.as_ref().map(|rule| rule.value.as_str());
+            let same_rule = unit.rule.is_none() || rule.is_none() || rule == unit.rule.as_deref();
+            named && same_rule && row.result.value.as_str() == result
+        })
+    };
+    let rows = found(&units, frame, (settings, files, folder), is_missing);
+    if rows.is_empty() {
+        Vec::new()
+    } else {
+        written(&rows, &units, frame)
+    }
+}
+
+/// The rows that a run of their suite meets, for each unit at most one for each result that is wanted.
+fn found(units: &[Unit], frame: &Frame, world: World<'_>, wanted: impl Fn(&Unit, &str) -> bool) -> Vec<Row> {
+    let (settings, ..) = world;
+    let mut rows = Vec::new();
+    let mut used = BTreeSet::new();
+    for (number, unit) in units.iter().enumerate() {
+        if !wanted(unit, "pass") && !wanted(unit, "skip") {
+            continue;
+        }
+        let tried: Vec<Row> = resources(unit, &mut used, settings)
+            .into_iter()
+            .map(|object| Row {
+                unit: number,
+                patched: Some(object.clone()),
+                object,
+                result: "pass",
+            })
+            .collect();
+        let own = chosen(tried, units, frame, world);
+        rows.extend(own.into_iter().filter(|row| wanted(unit, row.result)));
+    }
+    // Every round takes at least one row away.
+    loop {
+        let wrong = wrong(&written(&rows, units, frame), &rows, world);
+        if wrong.is_empty() || rows.is_empty() {
+            return rows;
+        }
+        let mut number = 0;
+        rows.retain(|_| {
+            number += 1;
+            !wrong.contains(&(number - 1))
+        });
+    }
 }
 
 fn units(loaded: &Loaded) -> Vec<Unit> {
