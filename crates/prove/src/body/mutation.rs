@@ -403,7 +403,8 @@ impl<'s> Both<'s> {
     fn same_mutations(&self, arena: &mut Arena, request: &Request<'_>, sides: [&Applied<'_>; 2]) -> Option<String> {
         let [ours, theirs] = sides;
         match (ours.units.as_slice(), theirs.units.as_slice()) {
-            ([], []) => None,
+            // Both change the same requests: none.
+            ([], _) | (_, []) => None,
             ([one], [other]) => {
                 let errs = arena.or([one.condition_errors, other.condition_errors]);
                 let conditions_err = self.is_possible(arena, request, errs).is_some();

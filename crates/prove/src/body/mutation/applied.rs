@@ -169,6 +169,7 @@ fn variant_decides(
     let own = Condition::new(Engine::Kyverno, Viewer::Validating, &programs, request);
     // Exceptions come first; an error in one counts unless one before it lifts the policy.
     let (mut lifted, mut failed) = (Formula::FALSE, Formula::FALSE);
+    let several = variant.exception_programs().count() > 1;
     for (is_full, conditions) in variant.exception_programs() {
         if !is_full {
             return unsupported("an exception for some values");
@@ -178,6 +179,9 @@ fn variant_decides(
             truths.push(cel::truth(arena, program, &own.surroundings)?);
         }
         let conditions = together(arena, &truths);
+        if several && conditions.error != Formula::FALSE {
+            return unsupported("several exceptions of which one may fail to evaluate: a cluster has no order of them");
+        }
         let (open, before) = (arena.not(failed), arena.not(lifted));
         let fails = arena.and([open, before, conditions.error]);
         failed = arena.or([failed, fails]);
