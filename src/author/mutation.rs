@@ -95,7 +95,7 @@ pub(super) fn suite_of(
     Some((files, rules))
 }
 
-/// The suite of what no row of another one tests of its policies that change objects; empty if nothing is missing. It stands
+/// The suite of what no row of another one tests of its policies that change objects; empty if nothing is missing. It is
 /// in a folder below.
 pub fn missing(suite: &Suite, frame: &Frame, settings: &Settings, files: &dyn Files, folder: &str) -> Vec<File> {
     let units = units(&suite.policies);

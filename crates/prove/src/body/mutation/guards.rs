@@ -120,9 +120,9 @@ fn between_engines(text: &UnitText, cell: &RequestClass<'_>, conditions_err: boo
         return Err("the native policy runs again, and the mutation may not be idempotent (M16)".to_owned());
     }
     // A native policy evaluates its conditions again on the changed object.
-    let asked = reads(&text.conditions, &[], &[]);
+    let conditions = reads(&text.conditions, &[], &[]);
     let touched = |field: &String| field == "*" || written.iter().any(|writes| writes.touches(field));
-    if conditions_err && asked.fields_of_object().any(touched) {
+    if conditions_err && conditions.fields_of_object().any(touched) {
         return Err("conditions are evaluated again on the changed object, and may then fail".to_owned());
     }
     Ok(())

@@ -16,7 +16,7 @@ use kyvtest_normalise::schema::{Shape, Type};
 /// How deep expressions and schemas are followed.
 const DEPTH: usize = 60;
 
-/// A step that stands for any key.
+/// The step of any key.
 const ANY: &str = "*";
 
 /// A step into a list.
