@@ -19,7 +19,7 @@ mod paths;
 mod side;
 
 use kyvtest_cel::host::Mocks;
-use kyvtest_go_compat::value::Document;
+use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
     compare::{Divergence, Mutation as Outcome, compare_mutations},
     kube::{Discovery, Environment, Operation, RequestClass},
@@ -408,7 +408,7 @@ impl<'s> Both<'s> {
             ([one], [other]) => {
                 let errs = arena.or([one.condition_errors, other.condition_errors]);
                 let conditions_err = self.is_possible(arena, request, errs).is_some();
-                guards::broken(&one.text, &other.text, &request.cell, conditions_err)
+                guards::broken(one.text, other.text, &request.cell, conditions_err)
             }
             _ => Some("several policies change the same requests".to_owned()),
         }
@@ -426,10 +426,7 @@ fn kept(request: &kyvtest_model::kube::Request, object: Document) -> Document {
     if request.resource.subresource != "ephemeralcontainers" {
         return object;
     }
-    let own = object
-        .root()
-        .at(&["spec", "ephemeralContainers"])
-        .map(|list| list.to_serde());
+    let own = object.root().at(&["spec", "ephemeralContainers"]).map(Value::to_serde);
     let mut old = request.old_object.root().to_serde();
     if let Some(spec) = old["spec"].as_object_mut() {
         spec.shift_remove("ephemeralContainers");

@@ -1,6 +1,9 @@
 //! A MutatingPolicy and a MutatingAdmissionPolicy: the objects after admission are the same for all requests, or here is one.
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::{
+    fmt::Write as _,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use kyvtest_convert::{Conversion, Exceptions, Options as Generation, convert};
 use kyvtest_model::{
@@ -170,7 +173,7 @@ fn region((found, cells): (Counterexample, Vec<RequestClass<'_>>), conversion: &
     }
     let mut shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     if names.len() > NAMED {
-        shown.push_str(&format!(" and {} more", names.len() - NAMED));
+        let _ = write!(shown, " and {} more", names.len() - NAMED);
     }
     let what = match found.class() {
         DivergenceClass::Weaker => "the native policy is weaker",

@@ -5,7 +5,10 @@
 
 use kyvtest_apiserver::matching::{self, Match};
 use kyvtest_cel::{observe::Place, profile::Profile, program::Program};
-use kyvtest_kyverno::{constraints, mutating_policy::CompiledMutatingPolicy, validating_policy::is_in_namespace};
+use kyvtest_kyverno::{
+    constraints, mutating_policy::CompiledMutatingPolicy, validating_policy::is_in_namespace,
+    webhook::RegisteredCondition,
+};
 use kyvtest_model::kube::{Discovery, Resource, may_have_floats};
 use kyvtest_normalise::schema;
 
@@ -129,7 +132,7 @@ fn kyverno<'s, 'd>(
         return Ok(());
     }
     let conditions = webhook.match_conditions();
-    let texts: Vec<String> = conditions.iter().map(|condition| condition.registered()).collect();
+    let texts: Vec<String> = conditions.iter().map(RegisteredCondition::registered).collect();
     let called = Condition::new(Engine::Native, Viewer::Webhook, &webhook.programs(), request).all(arena, &texts)?;
     if webhook.fails() {
         let refused = arena.and([delivered, called.error]);
