@@ -3,6 +3,7 @@
 
 pub mod counterexample;
 pub mod fill;
+pub mod mutation;
 pub mod skeleton;
 pub mod suite_writer;
 pub mod update;

@@ -10,7 +10,6 @@ pub mod line;
 
 use std::sync::Arc;
 
-use crate::mutation::installable;
 use kyvtest_apiserver as vap;
 use kyvtest_cel::time::Timestamp;
 use kyvtest_convert::{Conversion, Exceptions, Generated, GeneratedMutation, Options, convert};
@@ -31,11 +30,13 @@ use kyvtest_model::{
     compare::{Divergence, compare},
     kube::{Cluster, Discovery, GroupVersionKind, Request, World},
     policy::{
-        self, Loaded, MutatingPolicy, Policy, Purpose, validate_admission, validate_exception, validate_in_cluster,
+        self, ClassicPolicy, Loaded, MutatingPolicy, Policy, Purpose, validate_admission, validate_exception,
+        validate_in_cluster,
     },
     verdict::{DivergenceClass, Effect, Status, Verdict},
 };
 use kyvtest_prove::{
+    mutation::installable,
     pair::{NativeVerdict, Pair},
     server::{Data, Refused, Server},
 };
@@ -309,7 +310,8 @@ impl Evaluator {
         self.controller = (accepted > 0).then_some(controller);
         let mutating: Vec<Arc<MutatingPolicy>> = loaded.mutating().cloned().collect();
         let (mutating, refused) = MutatingController::new(&mutating, &loaded.cel_exceptions);
-        self.mutating = mutating;
+        let rules: Vec<Arc<ClassicPolicy>> = policies.iter().filter_map(Policy::as_classic).cloned().collect();
+        self.mutating = mutating.with_rules(&rules, &loaded.exceptions, &self.cluster.discovery);
         for (policy, errors) in refused {
             let label = format!("{}/{}", policy.kind(), policy.metadata.name.value);
             self.invalid.push(refuse(label, errors.to_string()));

@@ -65,7 +65,6 @@ pub mod author;
 #[doc(hidden)]
 pub mod cli;
 pub mod eval;
-pub mod mutation;
 pub mod report;
 #[doc(hidden)]
 pub mod rewrite;

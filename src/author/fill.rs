@@ -71,7 +71,7 @@ impl Frame {
     }
 
     /// The same frame, one directory deeper.
-    fn deeper(&self) -> Self {
+    pub(super) fn deeper(&self) -> Self {
         let paths = |list: &[String]| list.iter().map(|path| below(path)).collect::<Vec<_>>();
         Self {
             policies: paths(&self.policies),

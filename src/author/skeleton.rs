@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     fill::{Frame, Missing, Written, resource, suites},
+    mutation,
     suite_writer::File,
 };
 use crate::run::{
@@ -198,6 +199,16 @@ pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn F
             }
         }
     }
+    // What changes objects has a suite of its own, below the others if there are any.
+    let (below, frame) = if folders.is_empty() {
+        (".", frame.clone())
+    } else {
+        ("mutation", frame.deeper())
+    };
+    if let Some((own, found)) = mutation::suite_of(probe, &frame, settings, files, &join(folder, below)) {
+        rules.extend(found);
+        folders.extend((!own.is_empty()).then(|| (below.to_owned(), own)));
+    }
     Skeleton {
         folders,
         rules,
@@ -284,10 +295,14 @@ fn rules_of(probe: &Suite) -> Vec<(Policy, Option<String>, &'static str)> {
         for rule in &policy.spec.rules {
             let mut alone = (**policy).clone();
             alone.spec.rules = vec![rule.clone()];
+            // Rules that change objects have a suite of their own.
+            if rule.mutate.is_some() {
+                continue;
+            }
             let why = if rule.validate.is_some() {
                 ""
             } else {
-                "only validate rules are supported"
+                "only validate and mutate rules are supported"
             };
             let original = Policy::Classic(Arc::new(alone));
             all.push((original, Some(rule.name.value.clone()), why));

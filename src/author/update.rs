@@ -18,6 +18,7 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::verdict::{DivergenceClass, Effect, Status};
 
+pub(super) use objects::{made, plain, reconciled};
 pub use sidecar::Addition;
 
 /// The divergences to accept, and the reason.

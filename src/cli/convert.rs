@@ -18,7 +18,7 @@ use kyvtest_go_compat::{
 use kyvtest_kyverno::webhook;
 use kyvtest_model::{
     kube::Discovery,
-    policy::{self, ClassicPolicy, Loaded, Origin, Policy, Purpose, ValidatingPolicy},
+    policy::{self, ClassicPolicy, Loaded, MutatingPolicy, Origin, Policy, Purpose, ValidatingPolicy},
 };
 
 /// Convert policies to ValidatingAdmissionPolicies and MutatingAdmissionPolicies
@@ -203,10 +203,26 @@ impl Args {
         });
         let policies: Vec<&ClassicPolicy> = by_kyverno.classic().map(AsRef::as_ref).collect();
         let validating: Vec<&ValidatingPolicy> = by_kyverno.validating().map(AsRef::as_ref).collect();
+        let mutating: Vec<&MutatingPolicy> = by_kyverno.mutating().map(AsRef::as_ref).collect();
         let configuration = webhook::configuration(&policies, &validating, discovery);
-        let text = match self.format {
-            Format::Yaml => configuration.root().to_yaml(),
-            Format::Json => format!("{:#}\n", configuration.root().to_serde()),
+        let mutation = webhook::mutating_configuration(&policies, &mutating, discovery);
+        let all: Vec<&Document> = std::iter::once(&configuration).chain(&mutation).collect();
+        let text = match (self.format, all.as_slice()) {
+            (Format::Yaml, [only]) => only.root().to_yaml(),
+            (Format::Yaml, all) => {
+                let mut emitter = Emitter::new();
+                for document in all {
+                    emitter.document();
+                    document.root().emit(&mut emitter);
+                }
+                emitter.finish()
+            }
+            (Format::Json, [only]) => format!("{:#}\n", only.root().to_serde()),
+            (Format::Json, all) => {
+                let items: Vec<serde_json::Value> = all.iter().map(|document| document.root().to_serde()).collect();
+                let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items});
+                format!("{list:#}\n")
+            }
         };
         output.artefact().write_all(text.as_bytes())?;
         Ok(())

@@ -24,10 +24,10 @@ use crate::{
 };
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
-use kyvtest_model::{kube::Discovery, policy::Loaded, verdict::DivergenceClass};
+use kyvtest_model::{kube::Discovery, verdict::DivergenceClass};
 use kyvtest_prove::{
     Layer,
-    body::{self, Setting, Side},
+    body::{self, Setting},
 };
 
 /// Compare two sets of policies
@@ -232,8 +232,9 @@ impl Args {
             }
             let (a, from) = policies_named(from, &pair.from)?;
             let (b, to) = policies_named(to, &pair.to)?;
-            let side = |loaded: Loaded| Side::with_setting(loaded, Vec::new(), discovery, &setup.setting);
-            let compared = Compared::new(side(a), side(b), &setup);
+            let own = from.resources.iter().chain(&to.resources);
+            let samples: Vec<serde_json::Value> = own.map(|resource| resource.object.root().to_serde()).collect();
+            let compared = Compared::of_policies((a, Vec::new()), (b, Vec::new()), &samples, &setup);
             let sources = [Some(&from.sources), Some(&to.sources)];
             Some(PairProof {
                 human: pairs::human(&pair.from, &compared, &setup.world, sources),

@@ -11,9 +11,10 @@ use super::{Exit, Failure, interrupt, new_files, output::Output, suites::Suites}
 use crate::{
     author::{
         fill::{Frame, Missing, Written, suites},
+        mutation,
         suite_writer::File,
     },
-    run::{Extras, SuiteRun},
+    run::{Extras, Settings, SuiteRun},
     suite::{self, Disk, Options, Suite},
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources};
@@ -68,7 +69,7 @@ impl Args {
             }
             let loaded = suite::load(&Disk, &timed.run.path, &Options::in_cluster(&settings.discovery));
             if let Some(own) = loaded.into_iter().find(|suite| suite.document == timed.run.doc) {
-                self.fill(&timed.run, &own, &mut lines)?;
+                self.fill(&timed.run, &own, &settings, &mut lines)?;
             }
         }
         if lines.is_empty() && exit == Exit::Success {
@@ -80,7 +81,7 @@ impl Args {
     }
 
     /// Writes the missing cases of a suite, and reports the files.
-    fn fill(&self, run: &SuiteRun, suite: &Suite, lines: &mut String) -> Result<(), Failure> {
+    fn fill(&self, run: &SuiteRun, suite: &Suite, settings: &Settings, lines: &mut String) -> Result<(), Failure> {
         let Some(test) = &suite.test else { return Ok(()) };
         let rules = |name: &str| {
             let mut classic = suite.policies.classic();
@@ -106,7 +107,11 @@ impl Args {
             }
         }
         let folder = Path::new(&run.path).parent().unwrap_or_else(|| Path::new(""));
-        for Written { files, .. } in suites(&Frame::below(test), &missing) {
+        let frame = Frame::below(test);
+        let written = suites(&frame, &missing).into_iter().map(|Written { files, .. }| files);
+        let below = folder.join("behaviours").display().to_string();
+        let mutation = mutation::missing(suite, &frame, settings, &Disk, &below);
+        for files in written.chain([mutation]).filter(|files| !files.is_empty()) {
             let at = self.free(folder, &files);
             let files = files.iter();
             let files: Vec<(PathBuf, &str)> = files

@@ -11,7 +11,7 @@ mod samples;
 mod summary;
 mod target;
 
-use std::{io::Write as _, path::PathBuf, sync::atomic::Ordering};
+use std::{collections::BTreeSet, io::Write as _, path::PathBuf, sync::atomic::Ordering};
 
 use clap::ValueEnum;
 use serde_json::{Value as Json, json};
@@ -49,16 +49,18 @@ use kyvtest_model::{
     policy::{self, Loaded, Policy, Purpose},
 };
 use kyvtest_prove::{
-    Label, Layer, Options, Proof, Target, body, prove,
+    Label, Layer, Options, Proof, Target, body,
+    mutation::{MutatingTarget, prove_mutating},
+    prove,
     repair::{Repair, Repaired, repair},
 };
 
 /// Prove that two policies are equivalent, or find a request on which they differ
 ///
-/// Compares each policy with the ValidatingAdmissionPolicy that Kyverno would generate from it, or with those given by `--to`,
-/// on every request that can occur. The line `world` below each label names the assumptions.
+/// Compares each policy with the ValidatingAdmissionPolicy or MutatingAdmissionPolicy that Kyverno would generate from it, or
+/// with those given by `--to`, on every request that can occur. The line `world` below each label names the assumptions.
 ///
-/// PROVEN: every request has the same effect. PROVEN-MATCH: both apply to the same requests; the expressions were only
+/// PROVEN: every request has the same effect, and the objects after admission are equal. PROVEN-MATCH: both apply to the same requests; the expressions were only
 /// tested. TESTED: no difference on the requests that were tried. REFUTED: a request follows that the engines decide
 /// differently. NOT-CONVERTIBLE: there is no native policy. UNKNOWN: neither proven nor refuted. See `kyvtest explain
 /// LABEL`.
@@ -330,11 +332,20 @@ impl Args {
         }
         if self.from.is_some() || pairs::concerns(&loaded, &native) {
             self.check_any_pair()?;
+            let mut samples = Samples::read(&[], output)?;
+            let origins = loaded
+                .policies
+                .iter()
+                .chain(&native.policies)
+                .map(|policy| policy.origin().file);
+            let files: BTreeSet<&str> = origins.filter_map(|file| sources.name(file)).collect();
+            let samples: Vec<Json> = files.into_iter().flat_map(|file| samples.of(file)).collect();
             let shown = pairs::Shown {
                 sources: &sources,
                 by_name: self.from.is_some(),
                 as_json: self.format == Format::Json,
                 required: self.require.strength(),
+                samples: &samples,
             };
             let setup = self.comparison(&discovery, &options);
             let compared = pairs::sets(&loaded, &native, &setup, &shown, output)?;
@@ -342,8 +353,12 @@ impl Args {
         }
         self.check_native_pair()?;
         if !self.to.is_empty() {
-            target::check(&self.to, &native, &discovery, &sources, output)?;
+            target::check(&self.to, (&loaded, &native), &discovery, &sources, output)?;
         }
+        let mutating_target = (!self.to.is_empty()).then(|| MutatingTarget {
+            policies: native.native_mutating().cloned().collect(),
+            bindings: native.mutating_bindings.clone(),
+        });
         let target = (!self.to.is_empty()).then_some(Target {
             policies: native.native().cloned().collect(),
             bindings: native.bindings,
@@ -370,7 +385,12 @@ impl Args {
                     stop: Some(limit.flag()),
                     ..options.clone()
                 };
-                let mut proof = prove(&original, exceptions, target.as_ref(), &discovery, &options);
+                let mut proof = if original.as_mutating().is_some() {
+                    let (target, stop) = (mutating_target.as_ref(), Some(limit.shared()));
+                    prove_mutating(&original, exceptions, target, &discovery, &options, stop)
+                } else {
+                    prove(&original, exceptions, target.as_ref(), &discovery, &options)
+                };
                 if limit.is_over() && proof.label == Label::Unknown {
                     proof.reason = limit.reason();
                 }
@@ -389,7 +409,7 @@ impl Args {
             exit = exit.combine(Exit::Interrupted);
         }
         if rows.is_empty() && exit == Exit::Success {
-            let help = "ClusterPolicies and ValidatingPolicies can be compared with native policies";
+            let help = "ClusterPolicies, ValidatingPolicies and MutatingPolicies can be compared with native policies";
             let diagnostic = Diagnostic::new(Code::NothingToConvert, "no policy to compare").with_help(help);
             return Err(diagnostic.into());
         }
@@ -522,8 +542,8 @@ fn not_compared(policy: &Policy, reason: &str) -> Diagnostic {
 
 /// Every policy in the order of the files.
 pub(super) fn originals(loaded: &Loaded) -> Vec<Policy> {
-    let validating = loaded.policies.iter().filter(|policy| policy.validates());
-    let mut all: Vec<Policy> = validating.cloned().collect();
+    let compared = |policy: &&Policy| policy.validates() || policy.as_mutating().is_some();
+    let mut all: Vec<Policy> = loaded.policies.iter().filter(compared).cloned().collect();
     all.sort_by_key(|policy| {
         let origin = policy.origin();
         (origin.file, origin.document, origin.span.start)

@@ -1,7 +1,7 @@
 //! The complete admission of a request on both sides: the mutating phase, completion by the API server, the validating
 //! phase.
 //!
-//! Upstream counterpart: see [`crate::mutation`].
+//! Upstream counterpart: see [`kyvtest_prove::mutation`].
 //!
 //! With [`Data::Raw`] the first policy sees the object of the request unchanged, and validating policies see the result
 //! of mutation; the server completes and validates objects with [`Data::Normalised`] only.
@@ -9,10 +9,12 @@
 use kyvtest_apiserver::AdmissionResponse;
 use kyvtest_kyverno::controller::Review;
 use kyvtest_model::{compare::Divergence, kube::Request};
-use kyvtest_prove::server::{Data, Refused, Server};
+use kyvtest_prove::{
+    mutation::{Phases, Prepared, Side, missing_counterpart},
+    server::{Data, Refused, Server},
+};
 
 use super::{BothResponses, Evaluator, kyverno_answer};
-use crate::mutation::{Phases, Prepared, Side, missing_counterpart};
 
 impl Evaluator {
     /// Evaluates a request as sent. The second value is the server's error before any policy: the policies then see the

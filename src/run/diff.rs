@@ -7,10 +7,7 @@
 //! Upstream counterpart: none.
 
 use super::{CaseVerdict, Key, Response, Responses, Settings, evaluate::evaluate_with, lens};
-use crate::{
-    mutation,
-    suite::{Resource, Suite},
-};
+use crate::suite::{Resource, Suite};
 use kyvtest_go_compat::{
     diagnostic::{Diagnostic, Severity},
     value::Document,
@@ -172,15 +169,18 @@ pub fn policies_named<'s>(suites: &'s [Suite], name: &str) -> Option<(Loaded, &'
     let mut own = Loaded {
         policies: suite.policies.policies.clone(),
         bindings: suite.policies.bindings.clone(),
+        mutating_bindings: suite.policies.mutating_bindings.clone(),
         exceptions: suite.exceptions.exceptions.clone(),
         cel_exceptions: suite.exceptions.cel_exceptions.clone(),
         ..Loaded::default()
     };
     own.policies.retain(|policy| {
-        let is_compared = policy.validates() || policy.as_native().is_some();
+        let is_compared = policy.validates() || policy.as_mutating().is_some() || policy.is_native();
         is_compared && qualified(&policy.id()) == name
     });
     own.bindings
+        .retain(|binding| is_named(name, &binding.policy_name.value));
+    own.mutating_bindings
         .retain(|binding| is_named(name, &binding.policy_name.value));
     Some((own, suite))
 }
@@ -382,7 +382,7 @@ fn compare_sides(ours: &Verdict, theirs: &Verdict, objects: &[Option<Mutated<'_>
     });
     let mut divergence = compare::compare_mutations(sides[0], sides[1], &[])?;
     if let [Some(left), Some(right)] = after {
-        let places = mutation::named_places(left, right, ["first side", "other side"]);
+        let places = kyvtest_prove::mutation::named_places(left, right, ["first side", "other side"]);
         divergence.cause = format!("the objects differ{places}");
     }
     Some(divergence)

@@ -7,9 +7,9 @@
 
 use serde_json::{Map, Value as Json};
 
-pub use crate::mutation::Difference;
-use crate::{mutation, suite::Resource};
+use crate::suite::Resource;
 use kyvtest_go_compat::value::{Document, Value};
+pub use kyvtest_prove::mutation::Difference;
 
 /// The expected document for an object: the first with its version, kind, namespace and name.
 pub(crate) fn expected_for<'r>(object: &Document, expected: &'r [Resource]) -> Option<&'r Resource> {
@@ -30,7 +30,7 @@ pub fn differences(expected: &Document, actual: &Document) -> Vec<Difference> {
         fix_labels(&mut object);
         tidy(object).unwrap_or(Json::Null)
     };
-    mutation::differences(&ready(expected), &ready(actual))
+    kyvtest_prove::mutation::differences(&ready(expected), &ready(actual))
 }
 
 /// The differences as lines.

@@ -6,6 +6,7 @@ mod guards;
 mod library;
 mod live;
 mod mutants;
+mod mutation;
 mod order;
 mod pairs;
 mod repair;

@@ -193,6 +193,26 @@ fn convert_repair() {
         "fixtures/prove/repair/exclude-namespaces.yaml",
         "--repair"
     );
+    snapshot!("prove-mutation-proven", "prove", "fixtures/prove/mutation/proven.yaml");
+    snapshot!(
+        "prove-mutation-refuted",
+        "prove",
+        "fixtures/prove/mutation/selector.yaml"
+    );
+    snapshot!("prove-mutation-tested", "prove", "fixtures/prove/mutation/tested.yaml");
+    snapshot!(
+        "convert-repair-mutation",
+        "convert",
+        "fixtures/prove/mutation/selector.yaml",
+        "--repair"
+    );
+    snapshot!(
+        "convert-webhooks-mutation",
+        "convert",
+        "fixtures/prove/mutation/selector.yaml",
+        "suites/mutation/policies.yaml",
+        "--webhooks"
+    );
     snapshot!(
         "convert-repair-json",
         "convert",

@@ -1,7 +1,11 @@
 //! Mutating policies, ready for evaluation.
 
 use super::policy::Failure;
-use kyvtest_cel::admission::{Mutator, MutatorParts, PatchKind};
+use kyvtest_cel::{
+    admission::{Mutator, MutatorParts, PatchKind},
+    observe::Place,
+    program::Program,
+};
 use kyvtest_model::policy::{MatchConstraints, MutatingAdmissionPolicy, ParamKind};
 
 /// A mutating policy, compiled.
@@ -56,6 +60,11 @@ impl CompiledMutatingPolicy {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The programs of match conditions and variables with their places; those that cannot be evaluated have none.
+    pub fn programs(&self) -> Vec<(Place, &Program)> {
+        self.mutator.programs()
     }
 
     /// The policy's match block, if it has one.

@@ -1,16 +1,20 @@
-//! The admission controller's mutating webhooks for MutatingPolicies: all policies of a cluster on one request.
+//! The admission controller's mutating webhooks: the mutate rules of all ClusterPolicies and Policies of a cluster, then all
+//! MutatingPolicies, on one request.
 //!
-//! Upstream counterpart: `pkg/webhooks/resource/mpol` and `pkg/cel/policies/mpol/engine` (1.19), between the API server's
-//! webhook plugin and the engine.
+//! Upstream counterpart: `pkg/webhooks/resource/{mutation,mpol}` and `pkg/cel/policies/mpol/engine` (1.19), between the API
+//! server's webhook plugin and the engine.
 //!
 //! Known deviations: policies are evaluated in the given order, each through a webhook of its own, where a cluster has no
-//! order; the API server completes the object after each policy that changes it, upstream after each webhook.
+//! order; the API server completes the object after each policy that changes it, upstream after each webhook. Webhooks are not
+//! called again after others have changed the object (`reinvocationPolicy`).
 
 use std::sync::Arc;
 
 use super::{
+    exception::CompiledException,
     input::Input,
     lens::Lens,
+    mutate::CompiledMutation,
     mutating_policy::{CompileErrors, CompiledMutatingPolicy},
     refusal::{Answered, Refusal},
     webhook::{Call, Webhook},
@@ -18,23 +22,31 @@ use super::{
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::{
-    kube::{Environment, Request, convert},
-    policy::{CelPolicyException, MutatingPolicy, PolicyId},
+    kube::{Discovery, Environment, Request, convert},
+    policy::{CelPolicyException, ClassicPolicy, MutatingPolicy, PolicyException, PolicyId, validate_exception},
     verdict::{Effect, Part, Status, Trace, Verdict},
 };
 
-/// The MutatingPolicies of a cluster.
+/// The policies of a cluster that change objects.
 #[derive(Debug, Default)]
 pub struct MutatingController {
     policies: Vec<Installed>,
+    exceptions: Vec<CompiledException>,
 }
 
 #[derive(Debug)]
 struct Installed {
     id: PolicyId,
     webhook: Webhook,
-    /// The policy, then what autogen makes of it.
-    compiled: Vec<CompiledMutatingPolicy>,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// The mutate rules of a policy, those for pod controllers included.
+    Rules(Box<CompiledMutation>),
+    /// A MutatingPolicy, then what autogen makes of it.
+    Policies(Vec<CompiledMutatingPolicy>),
 }
 
 /// What the webhooks made of a request.
@@ -68,7 +80,7 @@ impl MutatingController {
                 Ok(compiled) => controller.policies.push(Installed {
                     id: policy.id(),
                     webhook: Webhook::of_mutating_policy(policy),
-                    compiled,
+                    body: Body::Policies(compiled),
                 }),
                 Err(errors) => refused.push((Arc::clone(policy), errors)),
             }
@@ -76,8 +88,41 @@ impl MutatingController {
         (controller, refused)
     }
 
+    /// The same with the mutate rules of ClusterPolicies and Policies, which come first.
+    #[must_use]
+    pub fn with_rules(
+        mut self,
+        policies: &[Arc<ClassicPolicy>],
+        exceptions: &[Arc<PolicyException>],
+        discovery: &Discovery,
+    ) -> Self {
+        let installed = policies.iter().filter_map(|policy| {
+            Some(Installed {
+                id: policy.id(),
+                webhook: Webhook::of_mutate_rules(policy, discovery)?,
+                body: Body::Rules(Box::new(CompiledMutation::new(policy)?)),
+            })
+        });
+        let mut all: Vec<Installed> = installed.collect();
+        all.append(&mut self.policies);
+        self.policies = all;
+        let usable = exceptions
+            .iter()
+            .filter(|exception| validate_exception(exception).is_none());
+        self.exceptions = usable.map(|exception| CompiledException::new(exception)).collect();
+        self
+    }
+
     pub fn is_empty(&self) -> bool {
         self.policies.is_empty()
+    }
+
+    /// Whether a rule is one of the mutate rules.
+    pub fn has_rule(&self, policy: &PolicyId, rule: &str) -> bool {
+        self.policies.iter().any(|installed| match &installed.body {
+            Body::Rules(rules) => installed.id == *policy && rules.has_rule(rule),
+            Body::Policies(_) => false,
+        })
     }
 
     /// Sends a request through all webhooks.
@@ -93,13 +138,21 @@ impl MutatingController {
                 object: review.object.clone(),
                 ..request.clone()
             };
-            match policy.call(&current, environment, &mut review.answers) {
+            match policy.call(&current, environment, &self.exceptions, &mut review.answers) {
                 Called::Unchanged => {}
                 Called::Refused(error) => {
                     review.refusal = Some(Refusal::by_condition(request, &error));
                     return review;
                 }
                 Called::Failed(message) => errors.push((policy, message)),
+                Called::Denied(message) => {
+                    let webhook = policy.webhook.name();
+                    review.refusal = Some(Refusal {
+                        code: 400,
+                        message: format!("admission webhook \"{webhook}\" denied the request: {message}"),
+                    });
+                    return review;
+                }
                 Called::Patched(object) => match complete(&object) {
                     Ok(object) => review.object = object,
                     Err(error) => {
@@ -143,11 +196,19 @@ enum Called {
     Refused(String),
     /// The policy fails, and failures refuse the request.
     Failed(String),
+    /// A rule fails, and failures refuse the request at once.
+    Denied(String),
     Patched(Document),
 }
 
 impl Installed {
-    fn call(&self, request: &Request, environment: Environment<'_>, answers: &mut Vec<Answered>) -> Called {
+    fn call(
+        &self,
+        request: &Request,
+        environment: Environment<'_>,
+        exceptions: &[CompiledException],
+        answers: &mut Vec<Answered>,
+    ) -> Called {
         let Environment { world, discovery, host } = environment;
         let delivered = {
             let input = Input::new(request, world, discovery, Lens::CLUSTER);
@@ -164,7 +225,11 @@ impl Installed {
             Call::NotMade(_) => return Called::Unchanged,
             Call::Refused(error) => return Called::Refused(error),
         }
-        match self.evaluate(&input, &delivered.object, host, answers) {
+        let called = match &self.body {
+            Body::Rules(rules) => self.evaluate_rules(rules, &input, exceptions, host, answers),
+            Body::Policies(policies) => self.evaluate(policies, &input, &delivered.object, host, answers),
+        };
+        match called {
             // The patch is for the version that the webhook lists.
             Called::Patched(object) if delivered.resource != request.resource => {
                 Called::Patched(convert(object.root(), &delivered.resource, &request.resource))
@@ -173,9 +238,60 @@ impl Installed {
         }
     }
 
-    fn evaluate(&self, input: &Input<'_>, object: &Document, host: &dyn Host, answers: &mut Vec<Answered>) -> Called {
+    /// Evaluates the mutate rules of a policy. An error discards all changes of the policy.
+    fn evaluate_rules(
+        &self,
+        rules: &CompiledMutation,
+        input: &Input<'_>,
+        exceptions: &[CompiledException],
+        host: &dyn Host,
+        answers: &mut Vec<Answered>,
+    ) -> Called {
+        let evaluated = rules.evaluate(input, exceptions, None, host);
+        let mut failed = Vec::new();
+        for result in evaluated.rules {
+            let mut response = result.response;
+            if response.status == Status::Error {
+                failed.push(format!("{}: {}", response.rule, response.message));
+                if self.webhook.fails() {
+                    response.effect = Effect::Deny;
+                }
+            }
+            answers.push(Answered {
+                webhook: self.webhook.name().to_owned(),
+                id: self.id.clone(),
+                policy: self.id.name.clone(),
+                is_cel_policy: false,
+                response,
+            });
+        }
+        if failed.is_empty() {
+            let object = evaluated.patched;
+            return if object.root().is_null() || object == input.request.object {
+                Called::Unchanged
+            } else {
+                Called::Patched(object)
+            };
+        }
+        if !self.webhook.fails() {
+            return Called::Unchanged;
+        }
+        let (name, failed) = (&self.id.name, failed.join(" "));
+        Called::Denied(format!(
+            "mutation policy {name} error: failed to apply policy {name} rules [{failed}]"
+        ))
+    }
+
+    fn evaluate(
+        &self,
+        policies: &[CompiledMutatingPolicy],
+        input: &Input<'_>,
+        object: &Document,
+        host: &dyn Host,
+        answers: &mut Vec<Answered>,
+    ) -> Called {
         let mut current = object.clone();
-        for policy in &self.compiled {
+        for policy in policies {
             // Policies with targets change existing objects in the background.
             if policy.has_targets() {
                 continue;

@@ -23,6 +23,7 @@ use kyvtest_cel::{
     composite::Composite,
     env::Env,
     host::{Host, Wrapped},
+    observe::Place,
     program::Program,
 };
 use kyvtest_go_compat::value::{Document, Value};
@@ -109,6 +110,19 @@ impl CompiledMutatingPolicy {
     /// The match block, if there is one.
     pub fn constraints(&self) -> Option<&MatchConstraints> {
         self.constraints.as_ref()
+    }
+
+    /// The programs of match conditions and variables, for observers.
+    pub fn programs(&self) -> Vec<(Place, &Program)> {
+        let conditions = self.match_conditions.iter().enumerate();
+        let conditions = conditions.map(|(i, program)| (Place::MatchCondition(i), program));
+        self.composite.places().chain(conditions).collect()
+    }
+
+    /// The conditions of each exception, and whether it lifts the policy as a whole.
+    pub fn exception_programs(&self) -> impl Iterator<Item = (bool, &[Program])> {
+        let exceptions = self.exceptions.iter();
+        exceptions.map(|exception| (exception.is_full(), exception.conditions()))
     }
 
     /// Evaluates the policy on a request. `object` is what the policies before made of the request's object, and null for

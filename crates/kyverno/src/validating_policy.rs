@@ -91,7 +91,7 @@ impl Exception {
     }
 
     /// Whether it lifts the policy as a whole.
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.images.is_empty() && self.values.is_empty()
     }
 }

@@ -42,12 +42,12 @@ use kyvtest_model::{
         Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Request, RequestClass, Requirement, Resource,
         RuleWithOperations, convert,
     },
-    policy::{KindSelector, MatchCondition, Spanned, ValidatingPolicy},
+    policy::{KindSelector, MatchCondition, MatchConstraints, Spanned, Text, ValidatingPolicy},
 };
 
-pub use registration::{Registration, configuration};
+pub use registration::{Registration, configuration, mutating_configuration};
 
-/// One webhook of Kyverno's ValidatingWebhookConfiguration.
+/// One webhook of Kyverno's ValidatingWebhookConfiguration or MutatingWebhookConfiguration.
 #[derive(Debug, Default)]
 pub struct Webhook {
     name: String,
@@ -60,6 +60,8 @@ pub struct Webhook {
     match_conditions: Vec<RegisteredCondition>,
     match_policy: Option<&'static str>,
     timeout_seconds: Option<i64>,
+    /// `reinvocationPolicy` of a mutating webhook, if it has one.
+    reinvocation: Option<&'static str>,
     namespace_selector: Option<LabelSelector>,
     object_selector: Option<LabelSelector>,
     conditions: Option<Validator>,
@@ -368,8 +370,11 @@ fn name(base: &str, fails: bool, own: Option<&str>) -> String {
 
 /// The checksum of the selectors of a policy's webhook (`pkg/controllers/webhook/validating.go` `selectorKey`).
 fn selectors(policy: &ValidatingPolicy) -> String {
-    let constraints = policy.spec.match_constraints.as_ref();
     let own = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
+    digest(own, policy.spec.match_constraints.as_ref())
+}
+
+fn digest(own: Option<&Text>, constraints: Option<&MatchConstraints>) -> String {
     let namespace = match own {
         Some(namespace) => serde_json::json!({
             "matchExpressions": [{"key": NAME_LABEL, "operator": "In", "values": [namespace.value]}]

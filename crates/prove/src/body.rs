@@ -15,6 +15,7 @@ mod differential;
 pub mod explain;
 mod formula;
 mod hunt;
+pub mod mutation;
 mod read;
 mod request;
 mod shape;
@@ -46,6 +47,7 @@ use self::{
 };
 pub use self::{
     hunt::samples,
+    read::load,
     side::{Setting, Side},
 };
 use crate::{
@@ -106,6 +108,10 @@ pub struct Counterexample {
     verdicts: [Verdict; 2],
     class: DivergenceClass,
     data: Data,
+    /// The objects after admission, where they are compared.
+    objects: [Option<Document>; 2],
+    /// Whether each side changed the object.
+    changed: [bool; 2],
 }
 
 impl Counterexample {
@@ -224,6 +230,8 @@ impl<'s> Match<'s> {
             verdicts,
             class,
             data: Data::Raw,
+            objects: [None, None],
+            changed: [false; 2],
         })
     }
 

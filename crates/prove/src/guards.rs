@@ -157,6 +157,11 @@ impl Reads {
             || of_request.iter().any(|field| self.request.contains(*field))
     }
 
+    /// The fields of `object` and `oldObject` that are read; `*` is any.
+    pub(crate) fn fields_of_object(&self) -> impl Iterator<Item = &String> {
+        self.object.iter()
+    }
+
     fn reads_of_object(&self, fields: &[&str]) -> bool {
         self.object.contains("*") || fields.iter().any(|field| self.object.contains(*field))
     }

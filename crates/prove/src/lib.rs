@@ -20,6 +20,7 @@ mod explain;
 pub mod guards;
 mod inline;
 pub mod language;
+pub mod mutation;
 mod objects;
 pub mod pair;
 mod params;
@@ -74,6 +75,8 @@ pub enum Kind {
     Decision,
     /// Both object, with different effects.
     Action,
+    /// Both admit, with different objects.
+    Object,
     /// Only one side evaluates: only reports change.
     Applicability,
     /// Both object, with different messages.
@@ -86,6 +89,7 @@ impl Kind {
         match self {
             Self::Decision => "decision",
             Self::Action => "action",
+            Self::Object => "object",
             Self::Applicability => "applicability",
             Self::Message => "message",
         }
@@ -95,6 +99,7 @@ impl Kind {
         match class {
             DivergenceClass::Weaker | DivergenceClass::Stricter => Self::Decision,
             DivergenceClass::Action => Self::Action,
+            DivergenceClass::Changed => Self::Object,
             DivergenceClass::Message => Self::Message,
             _ => Self::Applicability,
         }
@@ -302,25 +307,12 @@ pub fn prove(
     let mut proof = Proof {
         label: Label::Unknown,
         reason: String::new(),
-        world: World {
-            kyverno: "1.19",
-            kube: options.kube.name.trim_start_matches("k8s-"),
-            discovery: "ga+2".to_owned(),
-            layer: options.layer,
-            data: "normalised",
-            delete: "named,collection",
-        },
+        world: world_of(discovery, options),
         regions: Vec::new(),
         notes: Vec::new(),
         stats: Stats::default(),
         fault: false,
     };
-    if discovery.is_extended() {
-        proof.world.discovery.push_str("+crds");
-    }
-    if !options.exempt {
-        proof.world.discovery.push_str("-exempt");
-    }
     if proof.world.kube != "1.36" && proof.world.discovery == "ga+2" {
         proof.notes.push("the kinds are those of Kubernetes 1.36".to_owned());
     }
@@ -420,6 +412,25 @@ pub fn prove(
     proof.stats = search.stats();
     proof.notes.extend(search.notes());
     proof
+}
+
+/// The world of a proof.
+fn world_of(discovery: &Discovery, options: &Options<'_>) -> World {
+    let mut world = World {
+        kyverno: "1.19",
+        kube: options.kube.name.trim_start_matches("k8s-"),
+        discovery: "ga+2".to_owned(),
+        layer: options.layer,
+        data: "normalised",
+        delete: "named,collection",
+    };
+    if discovery.is_extended() {
+        world.discovery.push_str("+crds");
+    }
+    if !options.exempt {
+        world.discovery.push_str("-exempt");
+    }
+    world
 }
 
 /// Why nothing is claimed about a policy: Kyverno does not store it, or does not validate with it.

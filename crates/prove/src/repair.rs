@@ -11,6 +11,7 @@ mod cel;
 mod classic;
 mod formula;
 mod group;
+mod mutating;
 mod object;
 mod place;
 mod rules;
@@ -18,18 +19,22 @@ mod scopes;
 mod steps;
 mod validating;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 pub use self::scopes::{Before, NoScope, RuleScope, applied_before, rule_scopes};
 use self::{object::Objects, steps::Steps};
 use super::{Label, Layer, NEITHER, Options, Proof, Region, Target, out_of_scope, prove, sides::ignores};
 use crate::pair::Pair;
 use kyvtest_convert::{Exceptions, Object, Outcome};
+use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::lens::Lens;
 use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     kube::Discovery,
-    policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+    policy::{
+        MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicy,
+        ValidatingAdmissionPolicyBinding,
+    },
 };
 
 /// What came of a repair.
@@ -48,12 +53,45 @@ pub struct Repaired {
     pub policies: Vec<Object<ValidatingAdmissionPolicy>>,
     /// Their bindings.
     pub bindings: Vec<Object<ValidatingAdmissionPolicyBinding>>,
+    /// Policies that change objects, with their bindings.
+    pub mutating: Vec<RepairedMutation>,
     /// What they are made of.
     pub steps: Vec<Step>,
     /// What is to be known besides.
     pub remarks: Vec<String>,
     /// The proof.
     pub proof: Proof,
+}
+
+/// A native policy that changes objects, as it is written and as engines read it.
+#[derive(Debug, Clone)]
+pub struct RepairedMutation {
+    pub policy: (Document, Arc<MutatingAdmissionPolicy>),
+    pub binding: (Document, Arc<MutatingAdmissionPolicyBinding>),
+}
+
+impl Repaired {
+    /// The kind of the native policies.
+    pub fn kind(&self) -> &'static str {
+        if self.mutating.is_empty() {
+            "ValidatingAdmissionPolicy"
+        } else {
+            "MutatingAdmissionPolicy"
+        }
+    }
+
+    /// The names of the native policies.
+    pub fn names(&self) -> Vec<&str> {
+        let validating = self
+            .policies
+            .iter()
+            .map(|policy| policy.model.metadata.name.value.as_str());
+        let mutating = self
+            .mutating
+            .iter()
+            .map(|one| one.policy.1.metadata.name.value.as_str());
+        validating.chain(mutating).collect()
+    }
 }
 
 /// One construction of a repair.
@@ -131,6 +169,17 @@ fn repaired(
     discovery: &Discovery,
     options: &Options<'_>,
 ) -> Result<Repaired, Refused> {
+    if original.as_mutating().is_some() {
+        let (mutating, steps, proof) = mutating::repaired(original, exceptions, discovery, options)?;
+        return Ok(Repaired {
+            policies: Vec::new(),
+            bindings: Vec::new(),
+            mutating,
+            steps,
+            remarks: Vec::new(),
+            proof,
+        });
+    }
     if let Some(reason) = out_of_scope(original, discovery) {
         return Err(Refused::new(code::REJECTED, reason));
     }
@@ -224,6 +273,7 @@ fn candidate(
     Ok(Repaired {
         policies: objects.policies,
         bindings: objects.bindings,
+        mutating: Vec::new(),
         steps: steps.told(&hazards(&pair)),
         remarks,
         proof,

@@ -3,6 +3,7 @@
 use super::{
     Layer, Target,
     admitted::admitted,
+    body::Counterexample,
     server::{Data, Server},
     witness::Scenario,
 };
@@ -10,6 +11,7 @@ use crate::pair::NativeVerdict;
 use kyvtest_apiserver as vap;
 use kyvtest_cel::{host::Mocks, profile::Profile};
 use kyvtest_convert::Exceptions;
+use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::{
     config::Config,
     controller::{Controller, Installed},
@@ -32,9 +34,31 @@ pub struct Replayed {
     class: DivergenceClass,
     /// Why an API server never shows the difference on these objects; `None` if it does, or if that was not checked.
     raw: Option<String>,
+    /// The objects after admission, where they are compared.
+    objects: [Option<Document>; 2],
 }
 
 impl Replayed {
+    /// Of a request that went through the mutating phases of both sides.
+    pub(crate) fn of_mutation(found: &Counterexample) -> Self {
+        let [kyverno, native] = found.verdicts().clone();
+        let raw = "the objects of the request are not completed by an API server";
+        Self {
+            scenario: found.scenario().clone(),
+            kyverno,
+            native,
+            class: found.class(),
+            raw: (found.data() == Data::Raw).then(|| raw.to_owned()),
+            objects: found.objects().clone(),
+        }
+    }
+
+    /// The objects after admission by Kyverno and by the API server; `None` where the request is refused, and where objects are
+    /// not compared.
+    pub fn objects(&self) -> &[Option<Document>; 2] {
+        &self.objects
+    }
+
     /// The request and the cluster around it.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
@@ -234,6 +258,7 @@ impl<'d> Engines<'d> {
             native,
             class,
             raw: None,
+            objects: [None, None],
         })
     }
 }

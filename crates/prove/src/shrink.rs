@@ -66,6 +66,42 @@ pub fn shrink(engines: &Engines<'_>, found: Replayed) -> Replayed {
     }
 }
 
+/// A smallest request that keeps a property. The stored object of an UPDATE shrinks with the new one where they are the same.
+pub(crate) fn smallest(found: Scenario, keeps: &mut dyn FnMut(&Scenario) -> bool) -> Scenario {
+    let mut best = found;
+    let mut runs = 0;
+    loop {
+        let request = &best.request;
+        let (new, old) = (json_of(request.object.root()), json_of(request.old_object.root()));
+        let which: &[Which] = if new == old {
+            &[Which::Both]
+        } else {
+            &[Which::New, Which::Old]
+        };
+        let least = objects::least(&request.resource);
+        let mut smaller = None;
+        'search: for which in which {
+            let mut tried = best.clone();
+            let object = if *which == Which::Old { &old } else { &new };
+            for candidate in candidates(object, &least) {
+                if runs >= RUNS {
+                    return best;
+                }
+                runs += 1;
+                replace(&mut tried, *which, &candidate);
+                if keeps(&tried) {
+                    smaller = Some(tried);
+                    break 'search;
+                }
+            }
+        }
+        match smaller {
+            Some(found) => best = found,
+            None => return best,
+        }
+    }
+}
+
 fn json_of(value: Value<'_>) -> Json {
     if value.is_null() { Json::Null } else { value.to_serde() }
 }

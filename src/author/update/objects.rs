@@ -121,7 +121,7 @@ fn text(
 }
 
 /// The object before and after the rule of a case.
-fn made<'r>(run: &'r SuiteRun, row: &Row, case: &Case) -> Option<(&'r Document, &'r Document)> {
+pub(in crate::author) fn made<'r>(run: &'r SuiteRun, row: &Row, case: &Case) -> Option<(&'r Document, &'r Document)> {
     let operation = row.operation.as_ref().map(|operation| operation.value);
     let mut responses = run.responses.iter().filter(|response| {
         response.key == case.resource && response.run == operation && response.policy.is_named(&row.policy.value)
@@ -142,7 +142,7 @@ fn made<'r>(run: &'r SuiteRun, row: &Row, case: &Case) -> Option<(&'r Document, 
 }
 
 /// An object with integers in plain notation.
-fn plain(object: &Document) -> Json {
+pub(in crate::author) fn plain(object: &Document) -> Json {
     fn whole(value: Json) -> Json {
         match value {
             Json::Number(number) => match number.as_f64() {
@@ -161,7 +161,7 @@ fn plain(object: &Document) -> Json {
 
 /// Updates `written` as a person would: applies the changes that lead from `complete`, its form with defaults, to
 /// `actual`.
-fn reconciled(written: Option<&Json>, complete: &Json, actual: &Json) -> Json {
+pub(in crate::author) fn reconciled(written: Option<&Json>, complete: &Json, actual: &Json) -> Json {
     match (written, complete, actual) {
         (Some(written), complete, actual) if complete == actual => written.clone(),
         (Some(Json::Object(written)), Json::Object(complete), Json::Object(actual)) => {

@@ -86,6 +86,7 @@ pub(in crate::cli) fn documents(repaired: &Repaired) -> Vec<&Document> {
             .filter(|binding| binding.model.policy_name.value == *name);
         all.extend(own.map(|binding| &binding.document));
     }
+    all.extend(repaired.mutating.iter().flat_map(|one| [&one.policy.0, &one.binding.0]));
     all
 }
 
@@ -96,6 +97,7 @@ fn row(head: &Head, repair: &Repair, sources: &Sources) -> Json {
             let Repaired {
                 policies,
                 bindings,
+                mutating,
                 steps,
                 remarks,
                 proof,
@@ -104,9 +106,12 @@ fn row(head: &Head, repair: &Repair, sources: &Sources) -> Json {
                 .iter()
                 .map(|policy| policy.document.root().to_serde())
                 .collect();
+            let maps: Vec<Json> = mutating.iter().map(|one| one.policy.0.root().to_serde()).collect();
             let bindings: Vec<Json> = bindings
                 .iter()
-                .map(|binding| binding.document.root().to_serde())
+                .map(|binding| &binding.document)
+                .chain(mutating.iter().map(|one| &one.binding.0))
+                .map(|document| document.root().to_serde())
                 .collect();
             let steps: Vec<Json> = steps
                 .iter()
@@ -118,6 +123,7 @@ fn row(head: &Head, repair: &Repair, sources: &Sources) -> Json {
                 "code": null,
                 "message": null,
                 "vaps": vaps,
+                "maps": maps,
                 "bindings": bindings,
                 "steps": steps,
                 "remarks": remarks,
@@ -134,6 +140,7 @@ fn row(head: &Head, repair: &Repair, sources: &Sources) -> Json {
                 "code": code,
                 "message": reason,
                 "vaps": [],
+                "maps": [],
                 "bindings": [],
                 "steps": [],
                 "remarks": [],
@@ -150,16 +157,10 @@ fn explanation(head: &Head, repair: &Repair) -> String {
     let mut text = String::new();
     match repair {
         Repair::Done(repaired) => {
-            let names: Vec<String> = repaired
-                .policies
-                .iter()
-                .map(|policy| format!("`{}`", policy.model.metadata.name.value))
-                .collect();
+            let names: Vec<String> = repaired.names().iter().map(|name| format!("`{name}`")).collect();
             let names = names.join(", ");
-            let _ = writeln!(
-                text,
-                "{HEADING}{title}: repaired as ValidatingAdmissionPolicy {names}{HEADING:#}\n"
-            );
+            let kind = repaired.kind();
+            let _ = writeln!(text, "{HEADING}{title}: repaired as {kind} {names}{HEADING:#}\n");
             for step in &repaired.steps {
                 let hazards = if step.hazards.is_empty() {
                     String::new()
@@ -192,7 +193,7 @@ fn diagnostic(head: &Head, repair: &Repair) -> Diagnostic {
     let title = title(head);
     match repair {
         Repair::Done(repaired) => {
-            let count = repaired.policies.len();
+            let count = repaired.names().len();
             let plural = if count == 1 { "policy" } else { "policies" };
             let message = format!("{title} is repaired: {count} equivalent native {plural}, PROVEN");
             let mut diagnostic =

@@ -69,6 +69,12 @@ pub(in crate::cli) fn region_json(region: &Region) -> Json {
             "vap": verdict_json(region.witness.native()),
         },
     });
+    let objects = region.witness.objects();
+    if objects.iter().any(Option::is_some) {
+        for (side, object) in ["kyverno", "vap"].into_iter().zip(objects) {
+            json["witness"][side]["object"] = object.as_ref().map_or(Json::Null, |object| object.root().to_serde());
+        }
+    }
     if let Some(reason) = region.witness.raw_reason() {
         json["witness"]["data"] = json!({"lens": Data::Raw.name(), "reason": reason});
     }

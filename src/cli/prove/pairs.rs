@@ -26,6 +26,8 @@ use kyvtest_prove::{
     body::{
         Comparison, Counterexample, Options, Setting, Side, compare_sides,
         explain::{Explanation, explain},
+        load,
+        mutation::{MutatingSide, compare_loaded},
     },
     server::Data,
     witness::Scenario,
@@ -118,6 +120,34 @@ pub(in crate::cli) struct Compared {
 }
 
 impl Compared {
+    /// Compares two sets of policies with the objects that belong to them. Those that change objects are compared by the objects
+    /// after admission.
+    pub(in crate::cli) fn of_policies(
+        a: (Loaded, Vec<Document>),
+        b: (Loaded, Vec<Document>),
+        samples: &[Json],
+        setup: &Setup<'_>,
+    ) -> Self {
+        if !MutatingSide::concerns(&a.0) && !MutatingSide::concerns(&b.0) {
+            let side = |(loaded, objects)| Side::with_setting(loaded, objects, setup.discovery, &setup.setting);
+            return Self::new(side(a), side(b), setup);
+        }
+        let limit = Limit::new(setup.timeout);
+        let options = Options {
+            stop: Some(limit.shared()),
+            ..setup.options.clone()
+        };
+        let mut found = compare_loaded([a, b], samples, setup.discovery, &setup.setting, &options);
+        if limit.is_over() && matches!(found.label, Label::Unknown | Label::Tested { .. }) && !found.fault {
+            found.label = Label::Unknown;
+            found.reason = format!("{}: {}", limit.reason(), found.reason);
+        }
+        Self {
+            found,
+            explanation: None,
+        }
+    }
+
     /// Compares two sides; if one cannot be installed there is nothing to compare.
     pub(in crate::cli) fn new(a: Result<Side, String>, b: Result<Side, String>, setup: &Setup<'_>) -> Self {
         let limit = Limit::new(setup.timeout);
@@ -172,8 +202,10 @@ impl Compared {
 
 /// Compares two sets of objects.
 fn compare(a: &[Json], b: &[Json], setup: &Setup<'_>) -> Compared {
-    let side = |objects: &[Json]| Side::from_objects_with(objects, setup.discovery, &setup.setting);
-    Compared::new(side(a), side(b), setup)
+    match (load(a), load(b)) {
+        (Ok(a), Ok(b)) => Compared::of_policies(a, b, &[], setup),
+        (Err(reason), _) | (_, Err(reason)) => Compared::new(Err(reason.clone()), Err(reason), setup),
+    }
 }
 
 pub(in crate::cli) fn answer(compared: &Compared, world: &World, sources: [Option<&Sources>; 2]) -> Json {
@@ -234,13 +266,19 @@ pub(in crate::cli) fn witness(example: &Counterexample) -> Json {
     }
     objects.extend(scenario.world.params.iter().map(|document| object(document.root())));
     let [a, b] = example.verdicts();
-    json!({
+    let mut shown = json!({
         "data": example.data().name(),
         "request": sent,
         "objects": objects,
         "a": {"effect": a.effect.as_str()},
         "b": {"effect": b.effect.as_str()},
-    })
+    });
+    if example.is_about_objects() {
+        for (side, after) in ["a", "b"].into_iter().zip(example.objects()) {
+            shown[side]["object"] = after.as_ref().map_or(Json::Null, |after| object(after.root()));
+        }
+    }
+    shown
 }
 
 /// The distinct names of the policies of a side.
@@ -255,18 +293,26 @@ fn named(loaded: &Loaded, name: &str) -> Loaded {
         cel_exceptions: loaded.cel_exceptions.clone(),
         policies: loaded.policies.clone(),
         bindings: loaded.bindings.clone(),
+        mutating_bindings: loaded.mutating_bindings.clone(),
         ..Loaded::default()
     };
     own.policies.retain(|policy| policy.name() == name);
     own.bindings.retain(|binding| binding.policy_name.value == name);
+    own.mutating_bindings
+        .retain(|binding| binding.policy_name.value == name);
     own
 }
 
 /// Whether two sets of policies need the comparison of arbitrary kinds: the target is not purely native, or the source
 /// is native.
 pub(super) fn concerns(from: &Loaded, to: &Loaded) -> bool {
-    let is_native = |loaded: &Loaded| loaded.native().next().is_some();
-    to.policies.iter().any(Policy::validates) || (is_native(from) && is_native(to))
+    let is_native = |loaded: &Loaded| loaded.policies.iter().any(Policy::is_native);
+    let mutates = |policy: &Policy| policy.as_mutating().is_some();
+    // Only a MutatingPolicy has a native counterpart: mutate rules are compared as any policies are.
+    let has_rules = from.classic().next().is_some() && to.native_mutating().next().is_some();
+    to.policies.iter().any(|policy| policy.validates() || mutates(policy))
+        || (is_native(from) && is_native(to))
+        || has_rules
 }
 
 /// The output settings and the requirements.
@@ -275,6 +321,8 @@ pub(super) struct Shown<'s> {
     pub(super) by_name: bool,
     pub(super) as_json: bool,
     pub(super) required: u8,
+    /// Objects of the user, which a search for different objects starts from.
+    pub(super) samples: &'s [Json],
 }
 
 /// Compares all policies of one set with all policies of another, or those of the same name.
@@ -298,8 +346,7 @@ pub(super) fn sets(
     let mut exit = Exit::Success;
     let mut proofs = Vec::new();
     for (name, a, b) in pairs {
-        let side = |loaded: Loaded| Side::with_setting(loaded, Vec::new(), setup.discovery, &setup.setting);
-        let compared = Compared::new(side(a), side(b), setup);
+        let compared = Compared::of_policies((a, Vec::new()), (b, Vec::new()), shown.samples, setup);
         exit = exit.combine(compared.exit(shown.required));
         if shown.as_json {
             let mut proof = answer(&compared, world, [Some(shown.sources); 2]);
@@ -343,7 +390,12 @@ pub(in crate::cli) fn human(name: &str, compared: &Compared, world: &World, sour
         }
         None => {
             let [a, b] = example.verdicts();
-            let _ = writeln!(text, "  {}: A decides {}, B {}", example.class(), a.effect, b.effect);
+            let difference = if example.is_about_objects() {
+                example.text(["A", "B"])
+            } else {
+                format!("A decides {}, B {}", a.effect, b.effect)
+            };
+            let _ = writeln!(text, "  {}: {difference}", example.class());
             text.push_str(&request(example.scenario()));
         }
     }

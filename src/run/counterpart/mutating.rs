@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use super::{CaseVerdict, Counterpart, NativeCaseVerdict, Note, SuiteCluster};
-use crate::mutation::{Phases, Prepared, installable, missing_counterpart};
 use kyvtest_apiserver as apiserver;
 use kyvtest_cel::time::Timestamp;
 use kyvtest_convert::{Conversion, Exceptions, Options, Outcome, RefusalCode, convert};
@@ -15,6 +14,7 @@ use kyvtest_model::{
     kube::{Discovery, Environment, Request},
     policy::{MutatingPolicy, Policy, PolicyId},
 };
+use kyvtest_prove::mutation::{Phases, Prepared, installable, missing_counterpart};
 
 pub(super) struct MutatingPair {
     id: PolicyId,

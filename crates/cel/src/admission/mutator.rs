@@ -12,7 +12,9 @@ use super::{
 use crate::{
     context::Scratch,
     host::{Attributes, Host},
+    observe::Place,
     profile::Profile,
+    program::Program,
     val::Val,
 };
 use kyvtest_go_compat::value::Value;
@@ -105,6 +107,16 @@ impl Mutator {
     /// Reports whether an expression may read `request`.
     pub fn reads_request(&self) -> bool {
         self.reads_request
+    }
+
+    /// The programs of match conditions and variables with their places; those that cannot be evaluated have none.
+    pub fn programs(&self) -> Vec<(Place, &Program)> {
+        let conditions = self.match_conditions.iter().enumerate();
+        let conditions = conditions.filter_map(|(i, (_, expression))| {
+            let program = expression.program()?;
+            Some((Place::MatchCondition(i), program))
+        });
+        self.environment.composite.places().chain(conditions).collect()
     }
 
     /// The kinds of the mutations, in order.

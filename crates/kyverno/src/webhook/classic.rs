@@ -1,8 +1,8 @@
 //! The webhooks of ClusterPolicies and Policies: one for all that fail on errors, one for all that ignore them, and one for
 //! each policy with conditions of its own.
 //!
-//! Upstream counterpart: `buildForPoliciesValidation`, `mergeWebhook` and `collectResourceDescriptions` of
-//! `pkg/controllers/webhook` (1.19).
+//! Upstream counterpart: `buildForPoliciesValidation`, `buildForPoliciesMutation`, `mergeWebhook` and
+//! `collectResourceDescriptions` of `pkg/controllers/webhook` (1.19).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +17,49 @@ use kyvtest_model::{
     policy::{self, ClassicPolicy, FailurePolicy, KindSelector, PolicyKind},
 };
 
-/// How the names begin.
-const BASE: &str = "validate.kyverno.svc";
+/// The phase of admission that webhooks belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Mutating,
+    Validating,
+}
+
+impl Phase {
+    /// How the names begin.
+    const fn base(self) -> &'static str {
+        match self {
+            Self::Mutating => "mutate.kyverno.svc",
+            Self::Validating => "validate.kyverno.svc",
+        }
+    }
+
+    /// How the paths begin.
+    const fn root(self) -> &'static str {
+        match self {
+            Self::Mutating => "/mutate",
+            Self::Validating => "/validate",
+        }
+    }
+
+    /// The operations of a filter that names none.
+    const fn operations(self) -> &'static [Operation] {
+        match self {
+            Self::Mutating => &[Operation::Create, Operation::Update],
+            Self::Validating => &Operation::ALL,
+        }
+    }
+
+    /// Whether a policy is registered for the phase at all.
+    fn registers(self, policy: &ClassicPolicy) -> bool {
+        match self {
+            Self::Mutating => {
+                let mut rules = policy.spec.rules.iter();
+                rules.any(|rule| changes_object(rule) || rule.verify_images.is_some())
+            }
+            Self::Validating => true,
+        }
+    }
+}
 
 /// The time that a webhook gets, and the most that it may get, in seconds.
 const TIMEOUT: i64 = 10;
@@ -48,13 +89,13 @@ struct Listed {
     unknown: Vec<(KindSelector, Vec<Operation>)>,
 }
 
-pub(super) fn webhooks(policies: &[&ClassicPolicy], discovery: &Discovery, lens: Lens) -> Vec<Members> {
-    let is_on = |policy: &ClassicPolicy| policy.spec.admission || !lens.admission_switch;
+pub(super) fn webhooks(policies: &[&ClassicPolicy], discovery: &Discovery, lens: Lens, phase: Phase) -> Vec<Members> {
+    let is_on = |policy: &ClassicPolicy| (policy.spec.admission || !lens.admission_switch) && phase.registers(policy);
     let shared = |is_ignore| (is_ignore, Listed::default(), TIMEOUT, Vec::new());
     let mut shared = [shared(false), shared(true)];
     let mut own = Vec::new();
     for (number, policy) in policies.iter().enumerate().filter(|(_, policy)| is_on(policy)) {
-        let listed = listed(policy, discovery, lens);
+        let listed = listed(policy, discovery, lens, phase);
         let timeout = timeout(policy).unwrap_or(0).max(TIMEOUT);
         let is_ignore = ignores(policy);
         let conditions = policy.spec.webhook.as_ref().map(|webhook| &webhook.match_conditions);
@@ -63,9 +104,9 @@ pub(super) fn webhooks(policies: &[&ClassicPolicy], discovery: &Discovery, lens:
                 let key = policy.key();
                 let word = word(is_ignore);
                 let conditions = conditions.iter();
-                let webhook = listed.webhook(timeout).map(|webhook| Webhook {
-                    name: name(BASE, !is_ignore, Some(&key.replace('/', "-"))),
-                    path: format!("/validate/{word}/finegrained/{key}"),
+                let webhook = listed.webhook(timeout, phase).map(|webhook| Webhook {
+                    name: name(phase.base(), !is_ignore, Some(&key.replace('/', "-"))),
+                    path: format!("{}/{word}/finegrained/{key}", phase.root()),
                     fails: !is_ignore,
                     match_conditions: conditions.map(RegisteredCondition::plain).collect(),
                     ..webhook
@@ -83,9 +124,9 @@ pub(super) fn webhooks(policies: &[&ClassicPolicy], discovery: &Discovery, lens:
     }
     let shared = shared.into_iter().filter_map(|(is_ignore, listed, timeout, members)| {
         let word = word(is_ignore);
-        let webhook = listed.webhook(timeout).map(|webhook| Webhook {
-            name: name(BASE, !is_ignore, None),
-            path: format!("/validate/{word}"),
+        let webhook = listed.webhook(timeout, phase).map(|webhook| Webhook {
+            name: name(phase.base(), !is_ignore, None),
+            path: format!("{}/{word}", phase.root()),
             fails: !is_ignore,
             ..webhook
         });
@@ -96,7 +137,7 @@ pub(super) fn webhooks(policies: &[&ClassicPolicy], discovery: &Discovery, lens:
 
 impl Listed {
     /// Returns a webhook without its name; `None` if it lists nothing.
-    fn webhook(self, timeout: i64) -> Option<Webhook> {
+    fn webhook(self, timeout: i64, phase: Phase) -> Option<Webhook> {
         if self.entries.is_empty() && self.unknown.is_empty() {
             return None;
         }
@@ -106,6 +147,7 @@ impl Listed {
             match_policy: Some("Equivalent"),
             timeout_seconds: Some(timeout.min(LONGEST_TIMEOUT)),
             object_selector: Some(LabelSelector::default()),
+            reinvocation: (phase == Phase::Mutating).then_some("IfNeeded"),
             ..Webhook::default()
         })
     }
@@ -133,10 +175,12 @@ fn timeout(policy: &ClassicPolicy) -> Option<i64> {
     })
 }
 
-fn listed(policy: &ClassicPolicy, discovery: &Discovery, lens: Lens) -> Listed {
+fn listed(policy: &ClassicPolicy, discovery: &Discovery, lens: Lens, phase: Phase) -> Listed {
     let mut kinds = Kinds::new();
     for rule in autogen::rules_at(policy, lens) {
-        collect(&rule, &mut kinds);
+        if belongs(&rule, phase) {
+            collect(&rule, phase, &mut kinds);
+        }
     }
     let scope = match policy.kind {
         PolicyKind::ClusterPolicy => "*",
@@ -193,15 +237,37 @@ fn listed(policy: &ClassicPolicy, discovery: &Discovery, lens: Lens) -> Listed {
     listed
 }
 
-/// The kinds of a rule that is decided in the validating phase.
-fn collect(rule: &policy::Rule, kinds: &mut Kinds) {
-    let changes_others = rule.mutate.as_ref().is_some_and(|mutate| {
+/// Whether a rule changes existing objects.
+fn changes_others(rule: &policy::Rule) -> bool {
+    rule.mutate.as_ref().is_some_and(|mutate| {
         let targets = mutate.node().get("targets").and_then(Node::as_seq);
         targets.is_some_and(|targets| !targets.is_empty())
-    });
-    if rule.validate.is_none() && rule.verify_images.is_none() && rule.generate.is_none() && !changes_others {
-        return;
-    }
+    })
+}
+
+/// Whether a rule changes the object of the request.
+fn changes_object(rule: &policy::Rule) -> bool {
+    rule.mutate.is_some() && !changes_others(rule)
+}
+
+/// Whether the kinds of a rule are listed in the webhooks of a phase.
+fn belongs(rule: &policy::Rule, phase: Phase) -> bool {
+    let has_manifests = || {
+        let manifests = rule.validate.as_ref().and_then(|validate| validate.manifests.as_ref());
+        let attestors = manifests.and_then(|manifests| manifests.node().get("attestors"));
+        attestors
+            .and_then(Node::as_seq)
+            .is_some_and(|attestors| !attestors.is_empty())
+    };
+    let phased = match phase {
+        Phase::Validating => rule.validate.is_some() || changes_others(rule),
+        Phase::Mutating => changes_object(rule) || has_manifests(),
+    };
+    phased || rule.verify_images.is_some() || rule.generate.is_some()
+}
+
+/// The kinds of a rule.
+fn collect(rule: &policy::Rule, phase: Phase, kinds: &mut Kinds) {
     let mut own = Kinds::new();
     let block = &rule.matches;
     for filter in std::iter::once(&block.inline).chain(&block.all).chain(&block.any) {
@@ -209,7 +275,11 @@ fn collect(rule: &policy::Rule, kinds: &mut Kinds) {
         for kind in &filter.kinds {
             let listed = filter.operations.iter().filter_map(|text| text.parse().ok());
             let all = if filter.operations.is_empty() {
-                &Operation::ALL[..]
+                if rule.generate.is_some() {
+                    &Operation::ALL[..]
+                } else {
+                    phase.operations()
+                }
             } else {
                 &[]
             };

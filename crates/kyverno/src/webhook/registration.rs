@@ -1,17 +1,22 @@
 //! The webhooks that Kyverno registers with the API server.
 //!
-//! Upstream counterpart: `buildResourceValidatingWebhookConfiguration` of `pkg/controllers/webhook/controller.go` (1.19).
+//! Upstream counterpart: `buildResourceValidatingWebhookConfiguration` and `buildResourceMutatingWebhookConfiguration` of
+//! `pkg/controllers/webhook/controller.go` (1.19).
 //!
 //! Known deviations: what an installation decides is left out (certificate, labels, owner, the selectors and conditions of
 //! Kyverno's configuration), and flags have their defaults.
 
-use super::{Webhook, classic, is_qualified, validating};
+use super::{
+    Webhook,
+    classic::{self, Phase},
+    is_qualified, mutating, validating,
+};
 use crate::lens::Lens;
 use kyvtest_cel::{profile::Profile, syntax::parse};
 use kyvtest_go_compat::value::{Builder, Document};
 use kyvtest_model::{
     kube::{Discovery, RuleWithOperations},
-    policy::{ClassicPolicy, ValidatingPolicy, write_selector},
+    policy::{ClassicPolicy, MutatingPolicy, ValidatingPolicy, write_selector},
 };
 
 /// The webhooks of a set of policies, and which policy is behind which webhook.
@@ -59,7 +64,7 @@ impl Registration {
                 }
             }
         };
-        for webhook in classic::webhooks(policies, discovery, lens) {
+        for webhook in classic::webhooks(policies, discovery, lens, Phase::Validating) {
             add(webhook, |registration| &mut registration.classic);
         }
         for namespaced in [false, true] {
@@ -102,28 +107,62 @@ impl Registration {
 
     /// The ValidatingWebhookConfiguration as Kyverno writes it.
     pub fn configuration(&self) -> Document {
-        let mut webhooks: Vec<&Webhook> = self.webhooks.iter().collect();
-        webhooks.sort_by(|a, b| a.name.cmp(&b.name));
-        let mut builder = Builder::new();
-        builder.begin_map();
-        string(&mut builder, "apiVersion", "admissionregistration.k8s.io/v1");
-        string(&mut builder, "kind", "ValidatingWebhookConfiguration");
-        builder.key("metadata");
-        builder.begin_map();
-        string(&mut builder, "name", "kyverno-resource-validating-webhook-cfg");
-        builder.key("labels");
-        builder.begin_map();
-        string(&mut builder, "webhook.kyverno.io/managed-by", "kyverno");
-        builder.end();
-        builder.end();
-        builder.key("webhooks");
-        builder.begin_list();
-        for webhook in webhooks {
-            webhook.write(&mut builder);
-        }
-        builder.end();
-        builder.end();
-        builder.finish()
+        let webhooks: Vec<&Webhook> = self.webhooks.iter().collect();
+        written(
+            "ValidatingWebhookConfiguration",
+            "kyverno-resource-validating-webhook-cfg",
+            webhooks,
+        )
+    }
+}
+
+/// A configuration as Kyverno writes it.
+fn written(kind: &str, name: &str, mut webhooks: Vec<&Webhook>) -> Document {
+    webhooks.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut builder = Builder::new();
+    builder.begin_map();
+    string(&mut builder, "apiVersion", "admissionregistration.k8s.io/v1");
+    string(&mut builder, "kind", kind);
+    builder.key("metadata");
+    builder.begin_map();
+    string(&mut builder, "name", name);
+    builder.key("labels");
+    builder.begin_map();
+    string(&mut builder, "webhook.kyverno.io/managed-by", "kyverno");
+    builder.end();
+    builder.end();
+    builder.key("webhooks");
+    builder.begin_list();
+    for webhook in webhooks {
+        webhook.write(&mut builder);
+    }
+    builder.end();
+    builder.end();
+    builder.finish()
+}
+
+/// The MutatingWebhookConfiguration of policies that Kyverno evaluates itself; `None` if none of them changes objects.
+pub fn mutating_configuration(
+    policies: &[&ClassicPolicy],
+    mutating: &[&MutatingPolicy],
+    discovery: &Discovery,
+) -> Option<Document> {
+    let mut webhooks: Vec<Webhook> = Vec::new();
+    let classic = classic::webhooks(policies, discovery, Lens::CLUSTER, Phase::Mutating);
+    webhooks.extend(classic.into_iter().map(|(webhook, _)| webhook));
+    for namespaced in [false, true] {
+        webhooks.extend(mutating::webhooks(mutating, namespaced));
+    }
+    let all: Vec<&Webhook> = webhooks.iter().collect();
+    let name = "kyverno-resource-mutating-webhook-cfg";
+    (!all.is_empty()).then(|| written("MutatingWebhookConfiguration", name, all))
+}
+
+impl Webhook {
+    /// The webhook that delivers requests to the mutate rules of a policy that is alone in its cluster.
+    pub fn of_mutate_rules(policy: &ClassicPolicy, discovery: &Discovery) -> Option<Self> {
+        let mut webhooks = classic::webhooks(&[policy], discovery, Lens::CLUSTER, Phase::Mutating);
+        webhooks.pop().map(|(webhook, _)| webhook.compile())
     }
 }
 
@@ -217,6 +256,9 @@ impl Webhook {
             builder.end();
         }
         string(builder, "sideEffects", "NoneOnDryRun");
+        if let Some(word) = self.reinvocation {
+            string(builder, "reinvocationPolicy", word);
+        }
         if let Some(seconds) = self.timeout_seconds {
             builder.key("timeoutSeconds");
             builder.int(seconds);

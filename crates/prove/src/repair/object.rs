@@ -16,7 +16,7 @@ use kyvtest_go_compat::{
 use kyvtest_model::policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, validate_admission};
 
 /// The annotation that tells where an object comes from.
-const SOURCE: &str = "kyvtest.dev/repaired-from";
+pub(super) const SOURCE: &str = "kyvtest.dev/repaired-from";
 
 /// Native policies and bindings in the making, with names of their own.
 pub(super) struct Objects<'p> {

@@ -3,10 +3,12 @@
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/endpoints/handlers/{create,update}.go` (0.36) with the admission chain.
 //!
-//! Known deviations: mutate rules of ClusterPolicies and Policies are not evaluated here. The entry of the requester in
-//! `managedFields` names no fields, and its manager is always `client`.
+//! Known deviations: the entry of the requester in `managedFields` names no fields, and its manager is always `client`.
 
 mod difference;
+mod proof;
+
+use std::sync::Arc;
 
 use kyvtest_apiserver::{self as vap, AdmissionResponse};
 use kyvtest_convert::{Conversion, GeneratedMutation, Outcome, hazard::Direction};
@@ -19,27 +21,31 @@ use kyvtest_kyverno::{
 use kyvtest_model::{
     compare::{CandidateCause, Divergence, Mutation, Tendency, compare_mutations},
     kube::{Environment, Operation, Request},
+    policy::{Policy, Spanned, autogen::ANNOTATION},
     verdict::{DivergenceClass, Effect, Status, Verdict},
-};
-use kyvtest_prove::{
-    pair::NativeVerdict,
-    server::{Data, Refused, Server},
 };
 use serde_json::json;
 
+use crate::{
+    Layer,
+    pair::NativeVerdict,
+    server::{Data, Refused, Server},
+};
+
 pub use difference::{Difference, differences};
+pub use proof::{MutatingTarget, prove_mutating};
 
 /// The maximum number of listed differences between two objects.
 const SHOWN: usize = 5;
 
 /// The result of one side.
 #[derive(Debug)]
-pub(crate) struct Side<T> {
-    pub(crate) answer: T,
-    pub(crate) verdict: Verdict,
-    /// The object in the response; `None` if the request is denied.
-    pub(crate) object: Option<Document>,
-    pub(crate) changed: bool,
+pub struct Side<T> {
+    pub answer: T,
+    pub verdict: Verdict,
+    /// The object in the response; `None` if the request is refused.
+    pub object: Option<Document>,
+    pub changed: bool,
 }
 
 impl<T> Side<T> {
@@ -54,10 +60,10 @@ impl<T> Side<T> {
 
 /// A request as mutating policies see it.
 #[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) request: Request,
-    /// The server's error before any policy: the policies then see the object unchanged.
-    pub(crate) refused: Option<Refused>,
+pub struct Prepared {
+    pub request: Request,
+    /// The refusal of the server before any policy: the policies then see the object as it is.
+    pub refused: Option<Refused>,
     /// Whether the server completes and validates objects after the mutating phase.
     completes: bool,
     /// Whether `managedFields` are not those of the request.
@@ -66,7 +72,7 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Prepares a request as it was sent.
-    pub(crate) fn new(server: &Server, sent: &Request, data: Data) -> Self {
+    pub fn new(server: &Server, sent: &Request, data: Data) -> Self {
         let mut request = sent.clone();
         let refused = match data {
             Data::Raw => None,
@@ -94,15 +100,23 @@ impl Prepared {
 
 /// The two sides of a request.
 #[derive(Clone, Copy)]
-pub(crate) struct Phases<'p> {
-    pub(crate) server: &'p Server,
-    pub(crate) prepared: &'p Prepared,
-    pub(crate) environment: Environment<'p>,
+pub struct Phases<'p> {
+    pub server: &'p Server,
+    pub prepared: &'p Prepared,
+    pub environment: Environment<'p>,
+}
+
+impl std::fmt::Debug for Phases<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Phases")
+            .field("prepared", self.prepared)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Phases<'_> {
     /// The API server with native policies.
-    pub(crate) fn native(self, native: &vap::Server) -> Side<AdmissionResponse> {
+    pub fn native(self, native: &vap::Server) -> Side<AdmissionResponse> {
         let request = &self.prepared.request;
         let mutated = native.mutate(request, self.environment, self.server.cluster());
         let changed = mutated.object != request.object;
@@ -136,7 +150,7 @@ impl Phases<'_> {
     }
 
     /// Kyverno's mutating webhooks, then its validating ones.
-    pub(crate) fn kyverno(self, mutating: &MutatingController, controller: Option<&Controller>) -> Side<Review> {
+    pub fn kyverno(self, mutating: &MutatingController, controller: Option<&Controller>) -> Side<Review> {
         let request = &self.prepared.request;
         let complete = |object: &Document| self.server.patched(request, object);
         let mutated = mutating.review(request, self.environment, &complete);
@@ -165,6 +179,11 @@ impl Phases<'_> {
         }
         if let (None, Some(controller)) = (&review.refusal, controller) {
             let mut validated = controller.review(&after, self.environment);
+            // Mutate rules have their answer; the validating phase does not know them.
+            validated.answers.retain(|answered| {
+                let response = &answered.response;
+                response.status != Status::Unsupported || !mutating.has_rule(&answered.id, &response.rule)
+            });
             review.answers.append(&mut validated.answers);
             review.warnings.append(&mut validated.warnings);
             review.silent.append(&mut validated.silent);
@@ -191,33 +210,22 @@ impl Phases<'_> {
         }
     }
 
-    /// The object of a side with defaults: completes it if the side changed nothing and left it as given.
-    pub(crate) fn completed<T>(self, side: &Side<T>) -> Option<Document> {
+    /// The object of a side with defaults: a side that changes nothing leaves it as it was given, the other one completes it.
+    pub fn completed<T>(self, side: &Side<T>) -> Option<Document> {
         let object = side.object.as_ref()?;
         let patched = self.server.patched(&self.prepared.request, object);
         Some(patched.unwrap_or_else(|_| object.clone()))
     }
 
-    /// Compares the two sides and finds the first cause among the hazards of the conversions.
-    pub(crate) fn compare(
+    /// The difference of the two sides, with its first cause among the hazards of the conversions.
+    pub fn compare(
         self,
         kyverno: &Side<Review>,
         native: &Side<AdmissionResponse>,
         conversions: &[Conversion],
     ) -> Option<Divergence> {
         let (ours, theirs) = (self.completed(kyverno), self.completed(native));
-        let texts = suspects(conversions);
-        let suspects: Vec<CandidateCause<'_>> = texts
-            .iter()
-            .filter(|(code, ..)| may_explain(code, &kyverno.verdict, &native.verdict))
-            .map(|(code, tendency, path, text)| CandidateCause {
-                code,
-                tendency: *tendency,
-                path,
-                text,
-            })
-            .collect();
-        let mut divergence = compare_mutations(
+        divergence(
             Mutation {
                 object: ours.as_ref(),
                 ..kyverno.mutation()
@@ -226,19 +234,35 @@ impl Phases<'_> {
                 object: theirs.as_ref(),
                 ..native.mutation()
             },
-            &suspects,
-        )?;
-        if let (Some(ours), Some(theirs)) = (&ours, &theirs) {
-            divergence
-                .cause
-                .push_str(&named_places(ours, theirs, ["Kyverno", "native policy"]));
-        }
-        Some(divergence)
+            conversions,
+        )
     }
 }
 
-/// The differing fields of two objects, with both values, as the end of a sentence.
-pub(crate) fn named_places(ours: &Document, theirs: &Document, [left, right]: [&str; 2]) -> String {
+/// The difference of what the two sides made of a request, with its first cause among the hazards of the conversions.
+pub fn divergence(kyverno: Mutation<'_>, native: Mutation<'_>, conversions: &[Conversion]) -> Option<Divergence> {
+    let texts = suspects(conversions);
+    let suspects: Vec<CandidateCause<'_>> = texts
+        .iter()
+        .filter(|(code, ..)| may_explain(code, kyverno.verdict, native.verdict))
+        .map(|(code, tendency, path, text)| CandidateCause {
+            code,
+            tendency: *tendency,
+            path,
+            text,
+        })
+        .collect();
+    let mut divergence = compare_mutations(kyverno, native, &suspects)?;
+    if let (Some(ours), Some(theirs)) = (kyverno.object, native.object) {
+        divergence
+            .cause
+            .push_str(&named_places(ours, theirs, ["Kyverno", "native policy"]));
+    }
+    Some(divergence)
+}
+
+/// The places at which two objects differ, with both values, as the end of a sentence.
+pub fn named_places(ours: &Document, theirs: &Document, [left, right]: [&str; 2]) -> String {
     let found = differences(&ours.root().to_serde(), &theirs.root().to_serde());
     let show = |value: &Option<serde_json::Value>| match value {
         Some(value) => value.to_string(),
@@ -257,16 +281,16 @@ pub(crate) fn named_places(ours: &Document, theirs: &Document, [left, right]: [&
     parts.concat()
 }
 
-/// The native policy generated from a MutatingPolicy, if the API server accepts it.
-pub(crate) fn installable(conversion: &Conversion) -> Option<&GeneratedMutation> {
+/// What was generated from a MutatingPolicy, if the API server accepts it.
+pub fn installable(conversion: &Conversion) -> Option<&GeneratedMutation> {
     match &conversion.outcome {
         Outcome::Mutating(generated) => Some(&**generated).filter(|generated| generated.is_installable()),
         Outcome::Generated(_) | Outcome::Refused(_) => None,
     }
 }
 
-/// The reason why a MutatingPolicy has no native counterpart; `None` if it has one.
-pub(crate) fn missing_counterpart(conversion: &Conversion) -> Option<Divergence> {
+/// Why a MutatingPolicy has no native counterpart; `None` if it has one.
+pub fn missing_counterpart(conversion: &Conversion) -> Option<Divergence> {
     if installable(conversion).is_some() {
         return None;
     }
@@ -369,4 +393,41 @@ fn without_manager(object: &Document) -> Document {
         metadata.remove("managedFields");
     }
     Document::from(&object)
+}
+
+/// The policy with what counts at a layer: the mutating engines have no lens for it.
+pub(crate) fn at_layer(original: &Policy, layer: Layer) -> Policy {
+    if layer != Layer::Rule {
+        return original.clone();
+    }
+    match original {
+        Policy::Classic(policy) => {
+            let mut policy = (**policy).clone();
+            policy.spec.admission = true;
+            if let Some(webhook) = &mut policy.spec.webhook {
+                webhook.match_conditions.clear();
+            }
+            let span = policy.metadata.name.span;
+            let annotations = &mut policy.metadata.annotations;
+            annotations.retain(|(key, _)| key.value != ANNOTATION);
+            annotations.push((
+                Spanned::new(ANNOTATION.to_owned(), span),
+                Spanned::new("none".to_owned(), span),
+            ));
+            Policy::Classic(Arc::new(policy))
+        }
+        Policy::Validating(policy) => {
+            let mut policy = (**policy).clone();
+            policy.spec.autogen.pod_controllers = Some(Vec::new());
+            policy.spec.evaluation.admission = true;
+            Policy::Validating(Arc::new(policy))
+        }
+        Policy::Mutating(policy) => {
+            let mut policy = (**policy).clone();
+            policy.spec.autogen.pod_controllers = Some(Vec::new());
+            policy.spec.evaluation.admission = true;
+            Policy::Mutating(Arc::new(policy))
+        }
+        _ => original.clone(),
+    }
 }

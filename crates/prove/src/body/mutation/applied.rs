@@ -1,0 +1,359 @@
+//! To which requests of a class the policies of a side apply, and which they refuse because a condition cannot be evaluated.
+//!
+//! Upstream counterpart: as `super::super::side`: webhook, constraints, exceptions and conditions of Kyverno's policies;
+//! constraints, bindings and conditions of native ones.
+
+use kyvtest_apiserver::matching::{self, Match};
+use kyvtest_cel::{observe::Place, profile::Profile, program::Program};
+use kyvtest_kyverno::{
+    constraints, mutating_policy::CompiledMutatingPolicy, validating_policy::is_in_namespace,
+    webhook::RegisteredCondition,
+};
+use kyvtest_model::kube::{Discovery, Resource, may_have_floats};
+use kyvtest_normalise::schema;
+
+use super::{
+    MutatingSide,
+    guards::{Engine, UnitText},
+    side::{KyvernoUnits, NativeUnit},
+};
+use crate::{
+    body::{
+        CONVERTED,
+        cel::{self, Surroundings},
+        formula::{Arena, Atom, Formula},
+        request::{Request, Viewer, paths},
+        value::{Result, Sym, Truth, Value, unsupported},
+    },
+    condition::Reader,
+    guards::{Ignoring, Reads},
+    sides::LoweredRule,
+};
+
+/// What the policies of a side do with the requests of a class.
+pub(super) struct Applied<'s> {
+    /// The policies that may change objects.
+    pub(super) units: Vec<AppliedUnit<'s>>,
+    /// Some policy changes the object.
+    pub(super) changes: Formula,
+    /// The request is refused before any mutation.
+    pub(super) denies: Formula,
+}
+
+pub(super) struct AppliedUnit<'s> {
+    pub(super) text: &'s UnitText,
+    /// A condition cannot be evaluated, if the policy is a native one: it evaluates them again after the mutation.
+    pub(super) condition_errors: Formula,
+}
+
+/// What conditions come to together.
+struct Conditions {
+    holds: Formula,
+    error: Formula,
+}
+
+impl MutatingSide {
+    pub(super) fn applied<'d>(
+        &self,
+        arena: &mut Arena,
+        request: &Request<'d>,
+        discovery: &'d Discovery,
+    ) -> Result<Applied<'_>> {
+        let mut applied = Applied {
+            units: Vec::new(),
+            changes: Formula::FALSE,
+            denies: Formula::FALSE,
+        };
+        if self.has_rules_for(&request.cell, discovery) {
+            return unsupported("mutate rules");
+        }
+        for policy in &self.policies {
+            kyverno(policy, arena, (request, discovery), &mut applied)?;
+        }
+        for policy in &self.natives {
+            let programs = self.native_programs(policy.number);
+            native(policy, &programs, arena, (request, discovery), &mut applied)?;
+        }
+        Ok(applied)
+    }
+}
+
+fn kyverno<'s, 'd>(
+    units: &'s KyvernoUnits,
+    arena: &mut Arena,
+    (request, discovery): (&Request<'d>, &'d Discovery),
+    applied: &mut Applied<'s>,
+) -> Result<()> {
+    let KyvernoUnits {
+        policy,
+        webhook,
+        variants,
+    } = units;
+    // Policies with targets change existing objects in the background.
+    if !policy.spec.evaluation.admission || policy.spec.target_match_constraints.is_some() {
+        return Ok(());
+    }
+    let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
+    let cell = &request.cell;
+    let found = paths(arena, request, |facts| {
+        let delivered = webhook.delivers(cell, discovery, facts).of_cell(cell)?;
+        let own = namespace.is_none_or(|own| is_in_namespace(&own.value, &delivered, facts));
+        let matched: Vec<Option<bool>> = variants
+            .iter()
+            .map(|(variant, _)| match variant.constraints() {
+                Some(block) if own => constraints::applies(block, &delivered, facts).ok(),
+                Some(_) => Some(false),
+                None => Some(own),
+            })
+            .collect();
+        Some((delivered.resource.gvr() == request.seen.gvr(), matched))
+    });
+    let Some(found) = found else {
+        return unsupported("matching has too many paths");
+    };
+    let mut delivered = Vec::new();
+    let mut matched: Vec<Vec<Formula>> = vec![Vec::new(); variants.len()];
+    for (condition, outcome) in found {
+        let Some((as_is, own)) = outcome else { continue };
+        if !as_is {
+            return unsupported(CONVERTED);
+        }
+        delivered.push(condition);
+        for (at, own) in own.into_iter().enumerate() {
+            match own {
+                Some(true) => matched[at].push(condition),
+                Some(false) => {}
+                None => return unsupported("a selector that cannot be read"),
+            }
+        }
+    }
+    let delivered = arena.or(delivered);
+    if delivered == Formula::FALSE {
+        return Ok(());
+    }
+    let conditions = webhook.match_conditions();
+    let texts: Vec<String> = conditions.iter().map(RegisteredCondition::registered).collect();
+    let called = Condition::new(Engine::Native, Viewer::Webhook, &webhook.programs(), request).all(arena, &texts)?;
+    if webhook.fails() {
+        let refused = arena.and([delivered, called.error]);
+        applied.denies = arena.or([applied.denies, refused]);
+    }
+    for ((variant, text), matched) in variants.iter().zip(matched) {
+        let matched = arena.or(matched);
+        let matched = arena.and([matched, called.holds]);
+        if matched == Formula::FALSE {
+            continue;
+        }
+        let (mutates, fails) = variant_decides(arena, variant, text, request)?;
+        let changes = arena.and([matched, mutates]);
+        applied.changes = arena.or([applied.changes, changes]);
+        if !text.ignores {
+            let refused = arena.and([matched, fails]);
+            applied.denies = arena.or([applied.denies, refused]);
+        }
+        if changes != Formula::FALSE {
+            applied.units.push(AppliedUnit {
+                text,
+                condition_errors: Formula::FALSE,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// When a policy that matches changes the object, and when it fails before that.
+fn variant_decides(
+    arena: &mut Arena,
+    variant: &CompiledMutatingPolicy,
+    text: &UnitText,
+    request: &Request<'_>,
+) -> Result<(Formula, Formula)> {
+    let programs = variant.programs();
+    let own = Condition::new(Engine::Kyverno, Viewer::Validating, &programs, request);
+    // Exceptions come first; an error in one counts unless one before it lifts the policy.
+    let (mut lifted, mut failed) = (Formula::FALSE, Formula::FALSE);
+    let several = variant.exception_programs().count() > 1;
+    for (is_full, conditions) in variant.exception_programs() {
+        if !is_full {
+            return unsupported("an exception for some values");
+        }
+        let mut truths = Vec::new();
+        for program in conditions {
+            truths.push(cel::truth(arena, program, &own.surroundings)?);
+        }
+        let conditions = together(arena, &truths);
+        if several && conditions.error != Formula::FALSE {
+            return unsupported("several exceptions of which one may fail to evaluate: a cluster has no order of them");
+        }
+        let (open, before) = (arena.not(failed), arena.not(lifted));
+        let fails = arena.and([open, before, conditions.error]);
+        failed = arena.or([failed, fails]);
+        let lifts = arena.and([open, conditions.holds]);
+        lifted = arena.or([lifted, lifts]);
+    }
+    let conditions = own.all(arena, &text.conditions)?;
+    let (not_lifted, not_failed) = (arena.not(lifted), arena.not(failed));
+    let mutates = arena.and([not_lifted, not_failed, conditions.holds]);
+    let errs = arena.and([not_lifted, not_failed, conditions.error]);
+    Ok((mutates, arena.or([failed, errs])))
+}
+
+fn native<'s, 'd>(
+    unit: &'s NativeUnit,
+    programs: &[(Place, &Program)],
+    arena: &mut Arena,
+    (request, discovery): (&Request<'d>, &'d Discovery),
+    applied: &mut Applied<'s>,
+) -> Result<()> {
+    let cell = &request.cell;
+    let is_deletion = cell.operation == kyvtest_model::kube::Operation::Delete;
+    let Some(constraints) = unit.policy.match_constraints.as_ref() else {
+        return Ok(());
+    };
+    if unit.bindings.is_empty() || is_deletion || !cell.resource.reaches_native_policies() {
+        return Ok(());
+    }
+    if unit.policy.param_kind.is_some() {
+        return unsupported("parameters of native mutating policies");
+    }
+    let equivalents: Vec<&'d Resource> = discovery.equivalents(cell.resource).map(|other| &**other).collect();
+    for binding in &unit.bindings {
+        let found = paths(arena, request, |facts| {
+            let matched = match matching::matches(constraints, cell, &equivalents, facts) {
+                Ok(Match::No(_)) => return Some(None),
+                Ok(Match::Yes(resource)) => resource,
+                Err(_) => return None,
+            };
+            let block = binding.match_resources.as_ref();
+            match block.map(|block| matching::matches(block, cell, &equivalents, facts)) {
+                None | Some(Ok(Match::Yes(_))) => Some(Some(matched)),
+                Some(Ok(Match::No(_))) => Some(None),
+                Some(Err(_)) => None,
+            }
+        });
+        let Some(found) = found else {
+            return unsupported("matching has too many paths");
+        };
+        let mut matched = Vec::new();
+        for (condition, outcome) in found {
+            match outcome {
+                None => return unsupported("a selector that cannot be read"),
+                Some(None) => {}
+                Some(Some(resource)) if resource.gvr() != request.seen.gvr() => return unsupported(CONVERTED),
+                Some(Some(_)) => matched.push(condition),
+            }
+        }
+        let matched = arena.or(matched);
+        if matched == Formula::FALSE {
+            continue;
+        }
+        let own = Condition::new(Engine::Native, Viewer::Native, programs, request);
+        let conditions = own.all(arena, &unit.text.conditions)?;
+        let changes = arena.and([matched, conditions.holds]);
+        let errs = arena.and([matched, conditions.error]);
+        applied.changes = arena.or([applied.changes, changes]);
+        if !unit.text.ignores {
+            applied.denies = arena.or([applied.denies, errs]);
+        }
+        if changes != Formula::FALSE {
+            applied.units.push(AppliedUnit {
+                text: &unit.text,
+                condition_errors: if unit.text.ignores {
+                    Formula::FALSE
+                } else {
+                    conditions.error
+                },
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Reads the conditions of a policy.
+struct Condition<'p, 'c, 'r> {
+    engine: Engine,
+    surroundings: Surroundings<'p>,
+    programs: Vec<(usize, &'p Program)>,
+    request: &'r Request<'c>,
+}
+
+impl<'p, 'c, 'r> Condition<'p, 'c, 'r> {
+    fn new(engine: Engine, viewer: Viewer, programs: &[(Place, &'p Program)], request: &'r Request<'c>) -> Self {
+        let mut roots = request.roots(viewer, request.seen);
+        if engine == Engine::Native {
+            roots.insert("namespaceObject", Value::of(Sym::Null));
+        }
+        let mut surroundings = Surroundings {
+            roots,
+            variables: rustc_hash::FxHashMap::default(),
+        };
+        let mut conditions = Vec::new();
+        for (place, program) in programs {
+            match place {
+                Place::MatchCondition(at) => conditions.push((*at, *program)),
+                Place::Variable(name) => {
+                    surroundings.variables.insert(name.clone(), Some(program));
+                }
+                Place::Validation(_) | Place::Message(_) | Place::Annotation(_) => {}
+            }
+        }
+        Self {
+            engine,
+            surroundings,
+            programs: conditions,
+            request,
+        }
+    }
+
+    /// All conditions together. One that is not modelled is an unknown; the same text is the same unknown wherever both
+    /// engines evaluate it alike.
+    fn all(&self, arena: &mut Arena, texts: &[String]) -> Result<Conditions> {
+        let mut truths = Vec::new();
+        for (at, text) in texts.iter().enumerate() {
+            truths.push(match self.programs.iter().find(|(own, _)| *own == at) {
+                Some((_, program)) => match cel::truth(arena, program, &self.surroundings) {
+                    Ok(truth) => truth,
+                    Err(_) => self.unknown(arena, text)?,
+                },
+                None => Truth::ERROR,
+            });
+        }
+        Ok(together(arena, &truths))
+    }
+
+    fn unknown(&self, arena: &mut Arena, text: &str) -> Result<Truth> {
+        let text = text.trim();
+        if text.contains("variables") {
+            return unsupported(format!("the condition `{text}`"));
+        }
+        let body = LoweredRule {
+            conditions: vec![text.to_owned()],
+            ..LoweredRule::default()
+        };
+        let reads = Reads::of(&body, Profile::kyverno_mutating(), Profile::kubernetes());
+        let resource = self.request.cell.resource;
+        let kind = &resource.object_kind;
+        let floats = may_have_floats(resource, schema::of_kind(&kind.api_version(), &kind.kind).is_some());
+        let alike = reads
+            .broken(Reader::Validating, Ignoring::default(), &self.request.cell, floats)
+            .is_none();
+        let engine = if alike { "either side" } else { self.engine.name() };
+        let mut atom = |what: &str| arena.literal(Atom::Free(format!("{engine}: `{text}` {what}").into()));
+        let (yes, no) = (atom("holds"), atom("does not hold"));
+        let not_yes = arena.not(yes);
+        Ok(Truth {
+            yes,
+            no: arena.and([not_yes, no]),
+        })
+    }
+}
+
+/// Conditions together: a false one decides, then one that cannot be evaluated.
+fn together(arena: &mut Arena, truths: &[Truth]) -> Conditions {
+    let Truth { yes, no } = arena.all(truths);
+    let known = arena.or([yes, no]);
+    Conditions {
+        holds: yes,
+        error: arena.not(known),
+    }
+}
