@@ -96,7 +96,7 @@ pub(crate) fn translate(
     }
     let mut names = Names::new(scope, variables);
     if let Some(entries) = rule.context.as_ref().filter(|part| !part.node().is_null()) {
-        context::context(entries, &mut names)?;
+        context::context(entries, &mut names);
     }
     let preconditions = match rule.preconditions.as_ref().filter(|part| !part.node().is_null()) {
         Some(tree) => Some(conditions::conditions(tree, &mut names)?),

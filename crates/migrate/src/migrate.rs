@@ -376,7 +376,8 @@ fn best(
         Err(_) if policy.spec.rules.len() > 1 => side(&doubled(object)),
         side => side,
     };
-    let left = side(&original).map_err(reject)?;
+    let invalid = |message: String| failed(Refusal::new(RefusalCode::Invalid, message).at(rule.span));
+    let left = side(&original).map_err(invalid)?;
     let Some(mut only) = left.loaded().classic().next().map(|policy| (**policy).clone()) else {
         return Err(reject("the policy cannot be read".to_owned()));
     };

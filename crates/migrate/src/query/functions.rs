@@ -268,6 +268,12 @@ fn contains(call: &Call<'_>) -> Result<Value, Refusal> {
             _ => Expr::bool(false),
         },
         Type::List { .. } => part.plain().relation("in", whole.plain()),
+        // A text or a list: anything else is an error on both sides.
+        Type::Any if part.ty.as_text().is_some() => {
+            let is_text = Expr::function("type", [whole.plain().clone()]).relation("==", &Expr::primary("string"));
+            let in_text = whole.plain().call("contains", [part.plain().clone()]);
+            is_text.choose(&in_text, &part.plain().relation("in", whole.plain()))
+        }
         Type::Any => return refused("`contains` looks into a text or a list, and which of them this is, is not known"),
         _ => return refused("`contains` of something that is neither a text nor a list"),
     };
