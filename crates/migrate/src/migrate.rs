@@ -41,10 +41,11 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             existing: Existing::Keep,
-            // The gates try more requests than a user waits for.
+            // The gates try more requests than a user waits for, and search longer.
             proof: body::Options {
                 tries: 40,
                 checks: 4,
+                cases: 4_000,
                 ..body::Options::default()
             },
         }
@@ -426,6 +427,7 @@ fn best(
         let mut proof = options.proof.clone();
         if tested.is_some() {
             proof.tries = 0;
+            proof.cases /= 4;
         }
         let comparison = compare_sides(&left, &right, discovery, &proof);
         let objects = assemble::objects(policy, base, &drafts);
