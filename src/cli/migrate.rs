@@ -178,7 +178,9 @@ fn head(span: Span, sources: &Sources) -> String {
     let text = sources.text(span.file).map_or("", |text| text);
     let before = text.get(..span.start as usize).unwrap_or_default();
     let own = before.rfind("\n---").map_or(before, |at| &before[at + 1..]);
-    let own = own.lines().chain(text.get(span.start as usize..).into_iter().flat_map(str::lines));
+    let own = own
+        .lines()
+        .chain(text.get(span.start as usize..).into_iter().flat_map(str::lines));
     let own = own.filter(|line| !line.starts_with("---") && !line.trim().is_empty());
     let comments = own.take_while(|line| line.starts_with('#'));
     comments.map(|line| format!("{line}\n")).collect()

@@ -57,13 +57,16 @@ fn is_stored(object: &Value, discovery: &Discovery) -> Result<(), String> {
 }
 
 fn is_validating(object: &Value) -> bool {
-    object["kind"].as_str().is_some_and(|kind| kind.ends_with("ValidatingPolicy") && !kind.contains("Image"))
+    object["kind"]
+        .as_str()
+        .is_some_and(|kind| kind.ends_with("ValidatingPolicy") && !kind.contains("Image"))
 }
 
 fn named(list: &Value) -> Vec<(String, String)> {
     let each = list.as_array().into_iter().flatten();
     let text = |entry: &Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
-    each.map(|entry| (text(entry, "name"), text(entry, "expression"))).collect()
+    each.map(|entry| (text(entry, "name"), text(entry, "expression")))
+        .collect()
 }
 
 /// The requests that a policy is about, a few of each kind, as the API server shows them to admission.
@@ -76,7 +79,9 @@ fn requests(object: &Value, discovery: &Discovery) -> Vec<(Document, Document)> 
         .flat_map(|rule| rule["resources"].as_array().into_iter().flatten())
         .filter_map(Value::as_str)
         .collect();
-    let kinds = discovery.iter().filter(|kind| named.contains(&kind.plural.as_str()) && kind.subresource.is_empty());
+    let kinds = discovery
+        .iter()
+        .filter(|kind| named.contains(&kind.plural.as_str()) && kind.subresource.is_empty());
     let mut found = Vec::new();
     for kind in kinds {
         let cell = RequestClass::new(kind, Operation::Update, false);
@@ -151,7 +156,10 @@ fn migrated_policies_are_stored_and_cheap() {
     let most = results.iter().filter_map(|result| result.as_ref().ok()).max();
     let clean = results.len() - failures.len();
     tell(&format!("gate migrate-stored: {clean}/{}", results.len()));
-    tell(&format!("  the most expensive policy costs {}", most.copied().unwrap_or_default()));
+    tell(&format!(
+        "  the most expensive policy costs {}",
+        most.copied().unwrap_or_default()
+    ));
     assert!(failures.is_empty(), "{failures:#?}");
     assert!(results.len() >= 500, "the corpus shrank to {} policies", results.len());
 }
@@ -171,7 +179,9 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
         .collect();
     entries.sort();
     for path in entries {
-        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with('.'));
         if path.is_dir() && !hidden {
             files(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "yaml") {
@@ -227,7 +237,11 @@ fn pair(path: &Path, original: &ClassicPolicy, theirs: &[Value], discovery: &Dis
         Err(problem) => format!("INVALID {problem}"),
     };
     let labels = [
-        if migrated { compared(&ours) } else { "not migrated".to_owned() },
+        if migrated {
+            compared(&ours)
+        } else {
+            "not migrated".to_owned()
+        },
         compared(&[source]),
     ];
     Some(Pair { name, migrated, labels })
@@ -244,7 +258,9 @@ fn original_object(policy: &ClassicPolicy) -> Value {
 
 #[test]
 fn migrated_policies_beside_those_written_by_hand() {
-    let Some(corpus) = shared("corpus/policies") else { return };
+    let Some(corpus) = shared("corpus/policies") else {
+        return;
+    };
     let discovery = Discovery::kubernetes();
     let mut paths = Vec::new();
     for (own, original) in BY_HAND {

@@ -89,7 +89,10 @@ impl Type {
         // A zero value behind a pointer is a value.
         let drops_zero = field.omit == Omit::Empty || default.is_some_and(|default| !Node::is_empty(default));
         Some(Field {
-            always: field.always_written() || default.is_some() || required,
+            // An empty default is dropped again when the object is written.
+            always: field.always_written()
+                || default.is_some_and(|default| field.pointer || !Node::is_empty(default))
+                || required,
             required: required || field.omit == Omit::Never && !nil,
             nullable: field.omit == Omit::Never && nil && default.is_none() && !required,
             nonzero: !field.pointer && (drops_zero || required),

@@ -76,11 +76,14 @@ pub(super) fn rewritten(
     };
     let mut moved = moved(rows, exceptions, sources);
     moved.retain(|moved| below(&moved.old).is_some());
-    let policies: Vec<Replaced> = rows
+    let policies: Vec<(String, Replaced)> = rows
         .iter()
-        .map(|row| Replaced {
-            key: row.key(),
-            migration: row.migration.clone(),
+        .map(|row| {
+            let replaced = Replaced {
+                key: row.key(),
+                migration: row.migration.clone(),
+            };
+            (clean(sources.name(row.file()).unwrap_or_default()), replaced)
         })
         .collect();
     let mut written: BTreeMap<PathBuf, String> = BTreeMap::new();

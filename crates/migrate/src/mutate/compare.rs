@@ -165,13 +165,7 @@ impl<'m> Match<'m> {
     }
 
     /// Tries requests of every kind that either side is about, of so many classes.
-    fn search(
-        &mut self,
-        only: &ClassicPolicy,
-        objects: &[Json],
-        tries: u64,
-        classes: usize,
-    ) -> Result<(), Refusal> {
+    fn search(&mut self, only: &ClassicPolicy, objects: &[Json], tries: u64, classes: usize) -> Result<(), Refusal> {
         let mut sources: Vec<Json> = objects.iter().map(|object| object["spec"].clone()).collect();
         sources.push(only.spec.source.document().root().to_serde());
         let rules = all_rules(only);
