@@ -25,7 +25,7 @@ pub struct Moved {
     pub new: Vec<(String, String)>,
 }
 
-/// Rewrites a test file; `None` if nothing in it changes.
+/// Rewrites a test file; `None` if nothing in it changes. `policies` come with the files that they are in.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -33,11 +33,18 @@ pub fn rewrite(
     files: &dyn Files,
     test: &str,
     moved: &[Moved],
-    policies: &[Replaced],
+    policies: &[(String, Replaced)],
 ) -> io::Result<Option<RewrittenSuite>> {
     let text = String::from_utf8_lossy(&files.read(test)?).into_owned();
     let suites = load(files, test, &Options::default());
     let paths: Vec<(String, Vec<String>)> = suites.iter().flat_map(|suite| new_paths(suite, test, moved)).collect();
+    // Another policy of the same name may be elsewhere.
+    let policies: Vec<Replaced> = policies
+        .iter()
+        .filter(|(file, _)| suites.iter().any(|suite| reads(suite, test, file)))
+        .map(|(_, replaced)| replaced.clone())
+        .collect();
+    let policies = policies.as_slice();
     let discovery = Discovery::kubernetes();
     let types = |name: &str, kind: Option<&str>| types(&suites, &discovery, name, kind);
     let operations = |policy: &str, resource: &str| operation(&suites, policy, resource);
@@ -92,6 +99,16 @@ fn context(files: &dyn Files, test: &str, suite: &RewrittenSuite) -> io::Result<
 
 fn folder(path: &str) -> &str {
     path.rsplit_once('/').map_or(".", |(folder, _)| folder)
+}
+
+/// Whether a suite names a file of policies, or a folder that holds it.
+fn reads(suite: &Suite, test: &str, file: &str) -> bool {
+    let Some(document) = &suite.test else { return false };
+    document.policies.iter().any(|path| {
+        let full = clean(&format!("{}/{}", folder(test), path.value));
+        let rest = file.strip_prefix(full.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
 }
 
 /// The changed paths of a suite, as written.
@@ -250,7 +267,12 @@ mod tests {
                 new: vec![("new-exception.yaml".to_owned(), yaml(&exception.object))],
             },
         ];
-        let rewritten = rewrite(&files, "suite/kyverno-test.yaml", &moved, &replaced);
+        let placed = replaced.into_iter().map(|one| ("suite/policy.yaml".to_owned(), one));
+        // A policy of the same name that the suite does not read changes nothing.
+        let placed: Vec<(String, Replaced)> = placed
+            .flat_map(|(file, one)| [("elsewhere/policy.yaml".to_owned(), one.clone()), (file, one)])
+            .collect();
+        let rewritten = rewrite(&files, "suite/kyverno-test.yaml", &moved, &placed);
         let rewritten = rewritten.expect("YAML").expect("a change");
         assert_eq!(rewritten.text, fixture("rewritten.yaml"));
         assert_eq!(rewritten.notes.join("\n") + "\n", fixture("notes.txt"));

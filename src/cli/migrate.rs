@@ -129,6 +129,8 @@ struct Row {
     migration: Migration,
     /// The new objects, as they are written.
     objects: Vec<Json>,
+    /// The comments at the head of the policy's document.
+    head: String,
     notes: Vec<String>,
 }
 
@@ -151,22 +153,36 @@ impl Row {
         &self.migration.rules
     }
 
-    /// The new policies as YAML documents.
+    /// The new policies as YAML documents, below the comments at the head of the old one.
     fn yaml(&self) -> String {
-        let mut emitter = Emitter::new();
-        for object in &self.objects {
-            emitter.document();
-            Document::from(object).root().emit(&mut emitter);
+        if self.objects.is_empty() {
+            return String::new();
         }
-        emitter.finish()
+        format!("{}{}", self.head, documents(&self.objects))
     }
+}
 
-    /// The policy's document as written.
-    fn source<'s>(&self, sources: &'s Sources) -> &'s str {
-        let Span { start, end, .. } = self.policy.origin().span;
-        let text = sources.text(self.file()).map_or("", |text| text);
-        text.get(start as usize..end as usize).unwrap_or_default()
+/// Objects as YAML documents.
+fn documents(objects: &[Json]) -> String {
+    let mut emitter = Emitter::new();
+    for object in objects {
+        emitter.document();
+        Document::from(object).root().emit(&mut emitter);
     }
+    emitter.finish()
+}
+
+/// The comments at the head of a document.
+fn head(span: Span, sources: &Sources) -> String {
+    let text = sources.text(span.file).map_or("", |text| text);
+    let before = text.get(..span.start as usize).unwrap_or_default();
+    let own = before.rfind("\n---").map_or(before, |at| &before[at + 1..]);
+    let own = own
+        .lines()
+        .chain(text.get(span.start as usize..).into_iter().flat_map(str::lines));
+    let own = own.filter(|line| !line.starts_with("---") && !line.trim().is_empty());
+    let comments = own.take_while(|line| line.starts_with('#'));
+    comments.map(|line| format!("{line}\n")).collect()
 }
 
 /// An exception of the input and its migration.
@@ -227,7 +243,7 @@ impl Args {
                 .with_help(help)
                 .into());
         }
-        let rows = self.rows(&loaded, &discovery);
+        let rows = self.rows(&loaded, &discovery, &sources);
         if interrupt::flag().load(std::sync::atomic::Ordering::Relaxed) {
             return Ok(Exit::Interrupted);
         }
@@ -302,7 +318,7 @@ impl Args {
     }
 
     /// Migrates every policy, in the order of the files.
-    fn rows(&self, loaded: &Loaded, discovery: &Discovery) -> Vec<Row> {
+    fn rows(&self, loaded: &Loaded, discovery: &Discovery, sources: &Sources) -> Vec<Row> {
         let options = Options {
             existing: match self.existing_violations {
                 ExistingWord::Keep => Existing::Keep,
@@ -320,6 +336,7 @@ impl Args {
                     _ => Migration { rules: Vec::new() },
                 };
                 let mut row = Row {
+                    head: head(policy.origin().span, sources),
                     policy: policy.clone(),
                     objects: migration.objects().cloned().collect(),
                     migration,
@@ -346,9 +363,7 @@ impl Args {
             }
             Format::Human => {
                 if self.diff {
-                    for row in rows {
-                        output.artefact().write_all(report::diff(row, sources).as_bytes())?;
-                    }
+                    output.artefact().write_all(report::diff(outcome, sources).as_bytes())?;
                 } else if self.out.is_none() {
                     let exceptions = outcome.exceptions.iter().map(ExceptionRow::yaml);
                     let texts = rows.iter().map(Row::yaml).chain(exceptions);

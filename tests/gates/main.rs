@@ -27,6 +27,7 @@ mod map;
 mod matching;
 mod migrate;
 mod migrate_kinds;
+mod migrate_stored;
 mod policy_validate;
 mod probes;
 mod prove;

@@ -51,10 +51,15 @@ fn yaml_files(folder: &Path, found: &mut Vec<PathBuf>) {
 pub(crate) fn policies(folder: &Path) -> Vec<Arc<ClassicPolicy>> {
     let mut files = Vec::new();
     yaml_files(folder, &mut files);
+    policies_of(&files)
+}
+
+/// The classic policies of some files, each once.
+pub(crate) fn policies_of(files: &[PathBuf]) -> Vec<Arc<ClassicPolicy>> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for file in files {
-        let Ok(text) = std::fs::read_to_string(&file) else {
+        let Ok(text) = std::fs::read_to_string(file) else {
             continue;
         };
         let id = Sources::new().add(file.display().to_string(), text.as_str());

@@ -11,7 +11,7 @@ use kyvtest_model::{
 
 use crate::{
     Expr, Refusal, RefusalCode, Scope, Subject,
-    conditions::{self, Failure},
+    conditions::{self, Failure, Test},
     context, foreach,
     message::{self, Message},
     names::{Names, Variables},
@@ -48,6 +48,8 @@ pub(crate) struct Check {
     pub(crate) preconditions: Option<Expr>,
     /// What must hold then.
     pub(crate) holds: Expr,
+    /// Whether that can fail to evaluate.
+    pub(crate) fails: bool,
     /// The rule's message; `None` if it has none.
     pub(crate) message: Option<Message>,
     /// A message that is shown as it is written, because a variable in it has no translation.
@@ -96,13 +98,13 @@ pub(crate) fn translate(
     }
     let mut names = Names::new(scope, variables);
     if let Some(entries) = rule.context.as_ref().filter(|part| !part.node().is_null()) {
-        context::context(entries, &mut names)?;
+        context::context(entries, &mut names);
     }
     let preconditions = match rule.preconditions.as_ref().filter(|part| !part.node().is_null()) {
         Some(tree) => Some(conditions::conditions(tree, &mut names)?),
         None => None,
     };
-    let holds = holds(rule, validate, &subject, &mut names)?;
+    let Test { expr: holds, fails } = holds(rule, validate, &subject, &mut names)?;
     let own = validate.message.as_ref().map(|text| text.value.trim().to_owned());
     let own = own.filter(|text| !text.is_empty());
     let standard = validate.pod_security.as_ref().map(pod_security::message);
@@ -116,34 +118,42 @@ pub(crate) fn translate(
     Ok(Check {
         preconditions,
         holds,
+        fails,
         message,
         plain_message,
     })
 }
 
-fn holds(rule: &Rule, validate: &Validate, subject: &Subject, names: &mut Names<'_>) -> Result<Expr, Refusal> {
+fn holds(rule: &Rule, validate: &Validate, subject: &Subject, names: &mut Names<'_>) -> Result<Test, Refusal> {
+    let certain = |expr: Expr| Test { expr, fails: false };
     if let Some(security) = &validate.pod_security {
-        return pod_security::translate(security, subject, names).map_err(|refusal| refusal.at(security.span()));
+        let translated = pod_security::translate(security, subject, names).map(certain);
+        return translated.map_err(|refusal| refusal.at(security.span()));
     }
     if let Some(deny) = &validate.deny {
         let Some(tree) = deny.node().get("conditions").filter(|node| !node.is_null()) else {
-            return Ok(Expr::bool(false));
+            return Ok(Test::constant(false));
         };
         let denied = conditions::block(tree, deny.file(), Failure::Kept, names)?;
-        return Ok(denied.expr.negated_relation());
+        return Ok(Test {
+            expr: denied.expr.negated_relation(),
+            fails: denied.fails,
+        });
     }
     if let Some(tree) = &validate.pattern {
         let data = Data::from(tree.document().root());
         return pattern::of_object(&data, subject, &names.scope, names.variables)
+            .map(certain)
             .map_err(|refusal| refusal.at(tree.span()));
     }
     if let Some(trees) = &validate.any_pattern {
         let data = Data::from(trees.document().root());
         let list = data.as_list().unwrap_or_default();
-        return pattern::translate_any(list, subject, &names.scope).map_err(|refusal| refusal.at(trees.span()));
+        let translated = pattern::translate_any(list, subject, &names.scope).map(certain);
+        return translated.map_err(|refusal| refusal.at(trees.span()));
     }
     if let Some(tree) = &validate.foreach {
-        return foreach::foreach(tree, subject, names);
+        return foreach::foreach(tree, subject, names).map(certain);
     }
     let what = "the rule validates manifests, or with an assertion tree";
     Err(Refusal::new(RefusalCode::RuleType, what).at(rule.span))

@@ -184,7 +184,7 @@ fn condition(
     scope.bind_value("request.namespace", Value::new(namespace, Type::name()));
     let mut names = Names::new(scope, variables);
     if let Some(entries) = policy.spec.context.as_ref().filter(|part| !part.node().is_null()) {
-        context::context(entries, &mut names)?;
+        context::context(entries, &mut names);
     }
     let Some(tree) = policy.spec.conditions.as_ref().filter(|part| !part.node().is_null()) else {
         return Ok(None);

@@ -155,8 +155,7 @@ fn condition(node: Node<'_>, file: FileId, failure: Failure, names: &mut Names<'
         if failure == Failure::Unmet {
             return Ok(value.or_null());
         }
-        value.read()?;
-        Ok(value)
+        value.of_condition()
     };
     let key = translated("key", names).map_err(|refusal: Refusal| refusal.at(at("key")))?;
     let value = translated("value", names).map_err(|refusal: Refusal| refusal.at(at("value")))?;

@@ -18,19 +18,14 @@ use crate::{
     query::{self, Type, Value},
 };
 
-/// Binds the entries of a context and adds the variables that they need.
-///
-/// # Errors
-/// The first entry without a translation, with its place.
-pub(crate) fn context(entries: &Subtree, names: &mut Names<'_>) -> Result<(), Refusal> {
-    bind(entries.node(), entries.file(), names)
+/// Binds the entries of a context and adds the variables that they need. An entry without a translation is refused where it is
+/// read.
+pub(crate) fn context(entries: &Subtree, names: &mut Names<'_>) {
+    bind(entries.node(), entries.file(), names);
 }
 
 /// The same for a part of a tree: the context of `foreach`.
-///
-/// # Errors
-/// See [`context`].
-pub(crate) fn bind(entries: Node<'_>, file: FileId, names: &mut Names<'_>) -> Result<(), Refusal> {
+pub(crate) fn bind(entries: Node<'_>, file: FileId, names: &mut Names<'_>) {
     for entry in entries
         .as_seq()
         .into_iter()
@@ -38,11 +33,14 @@ pub(crate) fn bind(entries: Node<'_>, file: FileId, names: &mut Names<'_>) -> Re
     {
         let name = entry.get("name").and_then(Node::as_str).unwrap_or_default();
         let at = place(file, entry.span());
-        let value = source(entry, names).map_err(|refusal| refusal.at(at))?;
-        let value = named(name, value, names);
-        names.scope.bind_value(name, value);
+        match source(entry, names) {
+            Ok(value) => {
+                let value = named(name, value, names);
+                names.scope.bind_value(name, value);
+            }
+            Err(refusal) => names.scope.bind_refused(name, refusal.at(at)),
+        }
     }
-    Ok(())
 }
 
 fn refused<T>(reason: impl Into<String>) -> Result<T, Refusal> {
@@ -121,7 +119,7 @@ fn variable(node: Node<'_>, names: &mut Names<'_>) -> Result<Value, Refusal> {
         (Data::Null, Some(path)) if path.trim_start().starts_with("{{") => {
             return refused("a JMESPath expression that is itself a variable is known only at run time");
         }
-        (Data::Null, Some(path)) => query::query(path, names)?,
+        (Data::Null, Some(path)) => context_query(path, names)?,
         (value, None) => query::data(&value.with_doubles(), names)?,
         (value, Some(path)) => {
             let value = query::data(&value.with_doubles(), names)?;
@@ -145,6 +143,19 @@ fn variable(node: Node<'_>, names: &mut Names<'_>) -> Result<Value, Refusal> {
         return refused("the default of the entry is of another type than its value");
     }
     Ok(Value::new(made.or_else(default.plain()), default.ty))
+}
+
+/// Translates a path into the context. Kyverno puts the old object in place of `request.object` on DELETE only between braces.
+fn context_query(path: &str, names: &mut Names<'_>) -> Result<Value, Refusal> {
+    match names.scope.new_object() {
+        Some(object) if path.contains("request.object") => {
+            names.scope.bind_value("request.object", object);
+            let value = query::query(path, names);
+            names.scope.unbind_value();
+            value
+        }
+        _ => query::query(path, names),
+    }
 }
 
 fn config_map(node: Node<'_>, names: &mut Names<'_>) -> Result<Value, Refusal> {

@@ -20,6 +20,7 @@ use kyvtest_prove::repair::{Before, NoScope, RuleScope, applied_before, rule_sco
 use crate::{
     Expr, Refusal, RefusalCode,
     check::{self, Check, Target},
+    conditions::Test,
     guess::{Guess, widen},
     message::Message,
     names::Variables,
@@ -225,11 +226,19 @@ fn draft(
     let Check {
         preconditions,
         mut holds,
+        fails,
         message,
         plain_message,
     } = check::translate(rule, target, &kinds, &mut variables)?;
     if style.keeps_existing && source.forgives() {
-        holds = with_existing(source, rule, holds, &kinds, &mut variables, discovery)?;
+        holds = with_existing(
+            source,
+            rule,
+            Test { expr: holds, fails },
+            &kinds,
+            &mut variables,
+            discovery,
+        )?;
     }
     if style.deletions && !check::operations(rule).contains(&Operation::Delete) {
         let deleted = Expr::primary("request.operation").relation("==", &Expr::string("DELETE"));
@@ -292,13 +301,13 @@ fn draft(
 fn with_existing(
     source: Source<'_>,
     rule: &Rule,
-    holds: Expr,
+    holds: Test,
     kinds: &[(String, String)],
     variables: &mut Variables,
     discovery: &Discovery,
 ) -> Result<Expr, Refusal> {
     let before = match applied_before(source.cut, rule, discovery) {
-        Some(Before::Known(false)) => return Ok(holds),
+        Some(Before::Known(false)) => return Ok(holds.expr),
         Some(Before::Known(true)) => Expr::bool(true),
         Some(Before::If(condition)) if condition.contains(" || ") => Expr::primary(format!("({condition})")),
         Some(Before::If(condition)) => Expr::primary(condition),
@@ -311,14 +320,18 @@ fn with_existing(
     let reads_old = |part: &Subtree| part.document().root().to_json().contains("oldObject");
     if reads_old(&rule.source) {
         // An object that is created has no older one: such rules find no violation in it.
-        return Ok(holds);
+        return Ok(holds.expr);
     }
     let held = check::translate(rule, Target::Old, kinds, variables)?.holds;
     let is_update = Expr::primary("request.operation").relation("==", &Expr::string("UPDATE"));
     let violated = Expr::all([is_update, before, held.negate()]);
     if violated.is_bool(false) {
-        return Ok(holds);
+        return Ok(holds.expr);
     }
     let existing = variables.define("violatedBefore", violated);
-    Ok(Expr::any([holds, existing]))
+    // An error refuses the update, whatever was there before.
+    Ok(match holds.fails {
+        true => holds.expr.choose(&Expr::bool(true), &existing),
+        false => Expr::any([holds.expr, existing]),
+    })
 }

@@ -25,6 +25,8 @@ pub struct Expr {
     level: Level,
     /// Of `==` and `!=`: the same with the other operator.
     opposite: Option<String>,
+    /// Of `&&` and `||`: the operands.
+    operands: Vec<Self>,
 }
 
 impl Expr {
@@ -34,6 +36,7 @@ impl Expr {
             text: text.into(),
             level: Level::Postfix,
             opposite: None,
+            operands: Vec::new(),
         }
     }
 
@@ -131,13 +134,18 @@ impl Expr {
         {
             let level = Level::Postfix;
             let text = inner.to_owned();
-            let opposite = None;
-            return Self { text, level, opposite };
+            return Self {
+                text,
+                level,
+                opposite: None,
+                operands: Vec::new(),
+            };
         }
         Self {
             text: format!("!{}", self.at(Level::Postfix)),
             level: Level::Unary,
             opposite: None,
+            operands: Vec::new(),
         }
     }
 
@@ -148,6 +156,7 @@ impl Expr {
                 text: opposite.clone(),
                 level: Level::Relation,
                 opposite: Some(self.text.clone()),
+                operands: Vec::new(),
             },
             None => self.negate(),
         }
@@ -165,6 +174,7 @@ impl Expr {
             opposite: opposite.map(|operator| format!("{left} {operator} {right}")),
             text: format!("{left} {operator} {right}"),
             level: Level::Relation,
+            operands: Vec::new(),
         }
     }
 
@@ -174,6 +184,7 @@ impl Expr {
             text: format!("{} {operator} {}", self.at(Level::Sum), other.at(Level::Product)),
             level: Level::Sum,
             opposite: None,
+            operands: Vec::new(),
         }
     }
 
@@ -183,6 +194,7 @@ impl Expr {
             text: format!("{} {operator} {}", self.at(Level::Product), other.at(Level::Unary)),
             level: Level::Product,
             opposite: None,
+            operands: Vec::new(),
         }
     }
 
@@ -202,6 +214,7 @@ impl Expr {
             text: format!("{} ? {} : {}", self.at(Level::Or), yes.at(Level::Or), no.text),
             level: Level::Conditional,
             opposite: None,
+            operands: Vec::new(),
         }
     }
 
@@ -212,7 +225,11 @@ impl Expr {
 
     fn join_bools(parts: impl IntoIterator<Item = Self>, operator: &str, level: Level, neutral: bool) -> Self {
         let mut kept: Vec<Self> = Vec::new();
-        for part in parts {
+        let flat = |part: Self| match part.level == level && !part.operands.is_empty() {
+            true => part.operands,
+            false => vec![part],
+        };
+        for part in parts.into_iter().flat_map(flat) {
             if part.is_bool(!neutral) {
                 return Self::bool(!neutral);
             }
@@ -229,6 +246,7 @@ impl Expr {
                     text: texts.join(&format!(" {operator} ")),
                     level,
                     opposite: None,
+                    operands: kept,
                 }
             }
         }

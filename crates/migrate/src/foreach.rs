@@ -115,7 +115,7 @@ fn element_passes(
 ) -> Result<Expr, Refusal> {
     let given = |name: &str| entry.get(name).filter(|part| !part.is_null());
     if let Some(entries) = given("context") {
-        context::bind(entries, file, names)?;
+        context::bind(entries, file, names);
     }
     let precondition = match given("preconditions") {
         Some(node) => {

@@ -91,7 +91,7 @@ fn spec(
     let mut variables = Variables::default();
     let mut names = Names::new(object_scope(kinds_of(scope)), &mut variables);
     if let Some(entries) = given(rule.context.as_ref()) {
-        context::context(entries, &mut names)?;
+        context::context(entries, &mut names);
     }
     let precondition = match given(rule.preconditions.as_ref()) {
         Some(tree) => Some(conditions::conditions(tree, &mut names)?),
@@ -219,7 +219,7 @@ fn looped(entry: Node<'_>, file: FileId, discovery: &Discovery, names: &mut Name
 fn body(entry: Node<'_>, file: FileId, discovery: &Discovery, names: &mut Names<'_>) -> Result<Expr, Refusal> {
     let part = |name: &str| entry.get(name).filter(|part| !part.is_null());
     if let Some(entries) = part("context") {
-        context::bind(entries, file, names)?;
+        context::bind(entries, file, names);
     }
     let test = match part("preconditions") {
         Some(node) => Some(conditions::block(node, file, Failure::Kept, names)?.expr),

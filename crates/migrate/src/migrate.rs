@@ -41,10 +41,11 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             existing: Existing::Keep,
-            // The gates try more requests than a user waits for.
+            // The gates try more requests than a user waits for, and search longer.
             proof: body::Options {
                 tries: 40,
                 checks: 4,
+                cases: 4_000,
                 ..body::Options::default()
             },
         }
@@ -380,7 +381,8 @@ fn best(
         Err(_) if policy.spec.rules.len() > 1 => side(&doubled(object)),
         side => side,
     };
-    let left = side(&original).map_err(reject)?;
+    let invalid = |message: String| failed(Refusal::new(RefusalCode::Invalid, message).at(rule.span));
+    let left = side(&original).map_err(invalid)?;
     let Some(mut only) = left.loaded().classic().next().map(|policy| (**policy).clone()) else {
         return Err(reject("the policy cannot be read".to_owned()));
     };
@@ -429,6 +431,7 @@ fn best(
         let mut proof = options.proof.clone();
         if tested.is_some() {
             proof.tries = 0;
+            proof.cases /= 4;
         }
         let comparison = compare_sides(&left, &right, discovery, &proof);
         let objects = assemble::objects(policy, base, &drafts);

@@ -143,7 +143,7 @@ fn draft(rule: &Rule, suffix: &'static str, scope: RuleScope) -> Result<Draft, R
     let mut variables = Variables::default();
     let mut names = Names::new(object_scope(kinds.clone()), &mut variables);
     if let Some(entries) = given(rule.context.as_ref()) {
-        context::context(entries, &mut names)?;
+        context::context(entries, &mut names);
     }
     let mut tests: Vec<(&str, Expr)> = Vec::new();
     if let Some(tree) = given(rule.preconditions.as_ref()) {

@@ -27,6 +27,8 @@ pub enum RefusalCode {
     RuleType,
     /// A setting of the policy or the rule.
     Setting,
+    /// The rule does not work as it is: Kyverno rejects the policy, or an expression does not compile.
+    Invalid,
     /// The translation decides a request differently; it is not written.
     Refuted,
     /// No request shows that the translation is right; it is not written.
@@ -48,6 +50,7 @@ impl RefusalCode {
             Self::PodSecurity => "pod-security",
             Self::RuleType => "rule-type",
             Self::Setting => "setting",
+            Self::Invalid => "invalid",
             Self::Refuted => "refuted",
             Self::Untested => "untested",
         }

@@ -1,6 +1,11 @@
 //! What names mean where a classic expression is translated.
 
-use crate::{Expr, known::Known, query::Value};
+use crate::{
+    Expr, Refusal,
+    check::Target,
+    known::Known,
+    query::{Type, Value},
+};
 
 /// What the first name of a path refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +23,8 @@ pub struct Scope {
     names: Vec<(String, Subject)>,
     /// Values whose types are known: context entries, elements.
     values: Vec<(String, Value)>,
+    /// Context entries without a translation: Kyverno loads an entry when it is read, so an unread one does not matter.
+    refused: Vec<(String, Refusal)>,
     /// Loop variables in use, so that a new one never captures another.
     loops: usize,
     /// The kinds under review, each with its API version; empty if they are not known.
@@ -76,6 +83,33 @@ impl Scope {
     /// Binds a name to a translated value; later bindings hide earlier ones.
     pub(crate) fn bind_value(&mut self, name: impl Into<String>, value: Value) {
         self.values.push((name.into(), value));
+    }
+
+    /// Binds a name to an entry without a translation, which is refused where it is read.
+    pub(crate) fn bind_refused(&mut self, name: impl Into<String>, refusal: Refusal) {
+        let name = name.into();
+        self.values.retain(|(bound, _)| *bound != name);
+        self.refused.push((name, refusal));
+    }
+
+    /// Why a name has no translation.
+    pub(crate) fn refused(&self, name: &str) -> Option<&Refusal> {
+        let mut refused = self.refused.iter().rev();
+        refused.find(|(bound, _)| bound == name).map(|(_, refusal)| refusal)
+    }
+
+    /// The new object, null on DELETE, if the object under review is the old one then.
+    pub(crate) fn new_object(&self) -> Option<Value> {
+        let reviewed = self.get("request.object")?;
+        (reviewed.expr.as_str() == Target::Either.root()).then(|| {
+            let ty = Type::of_kinds(&self.kinds, self.stored);
+            Value::old_object(Expr::primary(Target::New.root()), ty)
+        })
+    }
+
+    /// Takes back the latest binding of a value.
+    pub(crate) fn unbind_value(&mut self) {
+        self.values.pop();
     }
 
     /// The translated value of a name.

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use kyvtest_kyverno::autogen;
+use kyvtest_cel::observe::Place;
+use kyvtest_kyverno::{autogen, cel_rule::CompiledRule};
 use kyvtest_model::{
     kube::{Discovery, GroupVersionKind, Operation},
     policy::{ApplyRules, ClassicPolicy, Rule},
@@ -41,6 +42,7 @@ pub(crate) fn check(policy: &ClassicPolicy, rule: &Rule, discovery: &Discovery) 
         let reason = "`celPreconditions` of a rule that is not in CEL";
         return Err(Refusal::new(RefusalCode::Setting, reason).at(condition.name.span));
     }
+    does_compile(rule)?;
     if let Some(extractors) = &rule.image_extractors {
         let written = rule.source.document().root().to_json();
         if written.contains("images.") {
@@ -49,6 +51,28 @@ pub(crate) fn check(policy: &ClassicPolicy, rule: &Rule, discovery: &Discovery) 
         }
     }
     Ok(())
+}
+
+/// Refuses expressions that do not compile: Kyverno stores such a rule and fails every request that it matches.
+fn does_compile(rule: &Rule) -> Result<(), Refusal> {
+    let (Some(compiled), Some(cel)) = (
+        CompiledRule::compile(rule),
+        rule.validate.as_ref().and_then(|validate| validate.cel.as_ref()),
+    ) else {
+        return Ok(());
+    };
+    let programs = compiled.programs();
+    let compiles = |number: usize| programs.iter().any(|(place, _)| *place == Place::Validation(number));
+    match (0..cel.expressions.len()).find(|number| !compiles(*number)) {
+        None => Ok(()),
+        Some(number) => {
+            let text = cel.expressions[number].expression.text().trim();
+            let reason = format!(
+                "`{text}` does not compile, so Kyverno fails every request that the rule matches; mend the expression first"
+            );
+            Err(Refusal::new(RefusalCode::Invalid, reason).at(cel.span))
+        }
+    }
 }
 
 /// Names what is dropped although no decision depends on it.

@@ -272,6 +272,12 @@ impl Rewrite<'_, '_> {
                         "{shown}: `{resource}` is skipped by the rule and passes the new policy"
                     ));
                 }
+                if reported == Some(Reported::Error) && expected != "error" {
+                    self.notes.push(format!(
+                        "{shown}: the new policy cannot be evaluated on `{resource}`; values of variables no longer count, and what \
+                         the policy looks up has to be in the `context` file"
+                    ));
+                }
                 let written = row.get("operation").is_some();
                 let operation = (self.suite.operations)(classic, resource).filter(|_| !written);
                 let key = (result, operation);

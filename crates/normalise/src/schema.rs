@@ -52,6 +52,10 @@ pub struct Field {
     pub choices: Vec<&'static str>,
 }
 
+/// Fields that every version of the API server has required, so that stored objects have them as well: the template of a
+/// ReplicationController is behind a pointer (`pkg/apis/core/validation`, `ValidatePodTemplateSpecForRC`).
+const ALWAYS_REQUIRED: [(&str, &str); 1] = [("core.v1.ReplicationControllerSpec", "template")];
+
 /// Returns the type of a kind.
 pub fn of_kind(api_version: &str, kind: &str) -> Option<Type> {
     TABLE.kind(api_version, kind).map(|served| Type(served.type_id))
@@ -74,12 +78,16 @@ impl Type {
             (shape, _) => shape,
         };
         let default = field.default.as_ref().filter(|_| !field.disabled);
-        let required = checks.iter().any(|check| check.is_requirement());
+        let required =
+            checks.iter().any(|check| check.is_requirement()) || ALWAYS_REQUIRED.contains(&(self.name(), name));
         let nil = field.pointer || matches!(shape, Shape::List(_) | Shape::Map(_));
         // A zero value behind a pointer is a value.
         let drops_zero = field.omit == Omit::Empty || default.is_some_and(|default| !Node::is_empty(default));
         Some(Field {
-            always: field.always_written() || default.is_some() || required,
+            // An empty default is dropped again when the object is written.
+            always: field.always_written()
+                || default.is_some_and(|default| field.pointer || !Node::is_empty(default))
+                || required,
             required: required || field.omit == Omit::Never && !nil,
             nullable: field.omit == Omit::Never && nil && default.is_none() && !required,
             nonzero: !field.pointer && (drops_zero || required),

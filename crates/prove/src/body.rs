@@ -5,7 +5,8 @@
 //! is not modelled is an unknown value, or makes the answer `UNKNOWN`. No upstream counterpart.
 //!
 //! What a proof rests on: types, defaults, requirements and non-empty values of built-in kinds
-//! (`kyvtest_normalise::schema`), names and namespaces that both objects of a request share, and a user with a name.
+//! (`kyvtest_normalise::schema`), `spec` and `status` of custom kinds that are maps, names and namespaces that both objects of a
+//! request share, and a user with a name.
 
 mod build;
 mod cel;

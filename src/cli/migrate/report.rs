@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use serde_json::{Value as Json, json};
 use similar::TextDiff;
 
-use super::{ExceptionRow, Outcome, Row};
+use super::{ExceptionRow, Outcome, Row, documents};
 use crate::cli::{
     color::{HEADING, LITERAL},
     prove::comparison_witness,
@@ -14,12 +14,26 @@ use kyvtest_go_compat::diagnostic::{Sources, Span};
 use kyvtest_migrate::{MigratedRule, RuleLabel};
 use kyvtest_prove::body::Counterexample;
 
-/// Differences of every migration, reported once.
-const DIFFERENCES: [&str; 3] = [
-    "a request that a rule skips is reported as `pass`, or not at all, by a ValidatingPolicy",
-    "denials read `Policy NAME failed: MESSAGE`, without the rule and the path of the violation",
-    "a policy stops at the first validation that fails",
+/// Differences of every migration, reported once: codes and texts.
+const DIFFERENCES: [(&str, &str); 3] = [
+    (
+        "C01",
+        "a request that a rule skips is reported as `pass`, or not at all, by a ValidatingPolicy",
+    ),
+    (
+        "C02",
+        "denials read `Policy NAME failed: MESSAGE`, without the rule and the path of the violation",
+    ),
+    ("C03", "a policy stops at the first validation that fails"),
 ];
+
+/// Whether a rule that validates was migrated, so that its reports change.
+fn has_differences(rows: &[Row]) -> bool {
+    let kinds = rows.iter().flat_map(|row| &row.objects).map(|object| &object["kind"]);
+    kinds
+        .filter_map(Json::as_str)
+        .any(|kind| kind.ends_with("ValidatingPolicy"))
+}
 
 fn place(span: Span, sources: &Sources) -> Json {
     let position = sources.position(span.file, span.start);
@@ -66,6 +80,9 @@ pub(super) fn json(outcome: &Outcome, sources: &Sources) -> Json {
             if let Some(example) = &rule.counterexample {
                 json["witness"] = comparison_witness(example);
             }
+            if !rule.rejected.is_empty() {
+                json["rejected"] = json!(rule.rejected);
+            }
             json
         });
         let metadata = row.policy.metadata();
@@ -90,8 +107,13 @@ pub(super) fn json(outcome: &Outcome, sources: &Sources) -> Json {
             "notes": suite.notes,
         })
     });
+    let differences = DIFFERENCES
+        .iter()
+        .filter(|_| has_differences(&outcome.rows))
+        .map(|(code, text)| json!({"code": code, "text": text}));
     json!({
         "version": 1,
+        "differences": differences.collect::<Vec<_>>(),
         "policies": policies.collect::<Vec<_>>(),
         "exceptions": exceptions.collect::<Vec<_>>(),
         "suites": suites.collect::<Vec<_>>(),
@@ -195,6 +217,12 @@ pub(super) fn human(outcome: &Outcome, sources: &Sources, explain: bool) -> Stri
             if let Some(example) = rule.counterexample.as_deref().filter(|_| explain || !refused) {
                 text.push_str(&request(example));
             }
+            if explain && !rule.rejected.is_empty() {
+                text.push_str("    the translation that is not written:\n");
+                for line in documents(&rule.rejected).lines() {
+                    let _ = writeln!(text, "      {line}");
+                }
+            }
         }
         for note in &row.notes {
             let _ = writeln!(text, "  note: {note}");
@@ -208,10 +236,10 @@ pub(super) fn human(outcome: &Outcome, sources: &Sources, explain: bool) -> Stri
     for (word, count) in totals(rows) {
         let _ = writeln!(text, "{count:>6}  {word}");
     }
-    if explain {
-        text.push_str("\nThe new engine differs in what it reports:\n");
-        for line in DIFFERENCES {
-            let _ = writeln!(text, "- {line}");
+    if has_differences(rows) {
+        text.push_str("\nKyverno's new engine reports differently:\n");
+        for (code, line) in DIFFERENCES {
+            let _ = writeln!(text, "{code}  {line}");
         }
     }
     text
@@ -281,9 +309,11 @@ pub(super) fn markdown(outcome: &Outcome, sources: &Sources, explain: bool) -> S
             let _ = writeln!(text, "- {line}");
         }
     }
-    text.push_str("\n## Differences\n\nThe decisions are the same where a rule is PROVEN. The new engine differs in what it reports:\n\n");
-    for line in DIFFERENCES {
-        let _ = writeln!(text, "- {line}");
+    if has_differences(rows) {
+        text.push_str("\n## Differences\n\nThe decisions are the same where a rule is PROVEN. Kyverno's new engine reports differently:\n\n");
+        for (code, line) in DIFFERENCES {
+            let _ = writeln!(text, "- {code}: {line}");
+        }
     }
     text.push_str("\n## Replay\n\n```sh\n");
     let mut files: Vec<&str> = rows.iter().filter_map(|row| sources.name(row.file())).collect();
@@ -300,13 +330,37 @@ pub(super) fn markdown(outcome: &Outcome, sources: &Sources, explain: bool) -> S
     text
 }
 
-/// The diff of a policy's document.
-pub(super) fn diff(row: &Row, sources: &Sources) -> String {
-    let before = row.source(sources);
+/// The changes of all documents: policies, exceptions and test files.
+pub(super) fn diff(outcome: &Outcome, sources: &Sources) -> String {
+    let mut text = String::new();
+    for row in &outcome.rows {
+        let name = sources.name(row.file()).unwrap_or_default();
+        text.push_str(&change(name, source(row.policy.origin().span, sources), &row.yaml()));
+    }
+    for row in &outcome.exceptions {
+        let after = row.yaml();
+        if !after.is_empty() {
+            let name = sources.name(row.exception.origin.file).unwrap_or_default();
+            text.push_str(&change(name, source(row.exception.origin.span, sources), &after));
+        }
+    }
+    for suite in outcome.suites() {
+        if let Some((before, after)) = &suite.texts {
+            text.push_str(&change(&suite.file, before, after));
+        }
+    }
+    text
+}
+
+/// A document as it is written.
+fn source(span: Span, sources: &Sources) -> &str {
+    let text = sources.text(span.file).map_or("", |text| text);
+    text.get(span.start as usize..span.end as usize).unwrap_or_default()
+}
+
+fn change(name: &str, before: &str, after: &str) -> String {
     let before = format!("{}\n", before.trim_end());
-    let after = row.yaml();
-    let name = sources.name(row.file()).unwrap_or_default();
-    TextDiff::from_lines(before.as_str(), after.as_str())
+    TextDiff::from_lines(before.as_str(), after)
         .unified_diff()
         .context_radius(3)
         .header(name, name)

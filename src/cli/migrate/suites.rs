@@ -26,6 +26,8 @@ pub(super) struct SuiteRow {
     pub(super) file: String,
     /// Whether the file has to change.
     pub(super) changed: bool,
+    /// The file as it is and as it is rewritten, if it changes.
+    pub(super) texts: Option<(String, String)>,
     pub(super) notes: Vec<String>,
 }
 
@@ -74,11 +76,14 @@ pub(super) fn rewritten(
     };
     let mut moved = moved(rows, exceptions, sources);
     moved.retain(|moved| below(&moved.old).is_some());
-    let policies: Vec<Replaced> = rows
+    let policies: Vec<(String, Replaced)> = rows
         .iter()
-        .map(|row| Replaced {
-            key: row.key(),
-            migration: row.migration.clone(),
+        .map(|row| {
+            let replaced = Replaced {
+                key: row.key(),
+                migration: row.migration.clone(),
+            };
+            (clean(sources.name(row.file()).unwrap_or_default()), replaced)
         })
         .collect();
     let mut written: BTreeMap<PathBuf, String> = BTreeMap::new();
@@ -100,10 +105,13 @@ pub(super) fn rewritten(
         let mut row = SuiteRow {
             file: test.clone(),
             changed: suite.is_some(),
+            texts: None,
             notes: Vec::new(),
         };
         if let (Some(suite), Some(path)) = (suite, below(&test)) {
             row.notes = suite.notes;
+            let before = String::from_utf8_lossy(&Disk.read(&test).unwrap_or_default()).into_owned();
+            row.texts = Some((before, suite.text.clone()));
             let beside = path.parent().map(Path::to_path_buf).unwrap_or_default();
             let files = suite.files.into_iter();
             changed.extend(files.map(|(name, text)| (beside.join(name), text)));

@@ -13,7 +13,7 @@ use kyvtest_go_compat::{
 use super::{is_duration, is_text, type_unknown, unknown};
 use crate::{
     Expr, Refusal,
-    query::{Missing, Type, Value, is_glob, matches_glob},
+    query::{Missing, Type, Value, is_glob, matches_glob, text_matches_glob_of},
 };
 
 /// Whether key and value are equal, given that the key is not null.
@@ -31,6 +31,9 @@ pub(super) fn equals(key: &Value, value: &Value) -> Result<Expr, Refusal> {
             // The value is the pattern; a constant key fits a plain one only if they are the same.
             if is_text(value) && value.ty.as_text().is_some_and(|text| text.plain) && is_simple(literal) {
                 return Ok(key.plain().relation("==", value.plain()));
+            }
+            if is_text(value) && is_simple(literal) {
+                return Ok(text_matches_glob_of(key.plain(), value.plain()));
             }
             type_unknown(value)
         }

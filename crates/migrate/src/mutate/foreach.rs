@@ -103,7 +103,7 @@ pub(super) fn looped(list: &Value) -> Result<Expr, Refusal> {
 fn guard(entry: Node<'_>, file: FileId, names: &mut Names<'_>) -> Result<Option<Expr>, Refusal> {
     let given = |name: &str| entry.get(name).filter(|part| !part.is_null());
     if let Some(entries) = given("context") {
-        context::bind(entries, file, names)?;
+        context::bind(entries, file, names);
     }
     match given("preconditions") {
         Some(node) => Ok(Some(conditions::block(node, file, Failure::Kept, names)?.expr)),

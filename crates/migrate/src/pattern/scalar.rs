@@ -128,7 +128,21 @@ impl Form {
             Self::Known(known) => Expr::bool(*known),
             Self::OneOf(list) => match list.as_slice() {
                 [one] => value.relation("==", one),
-                list => value.relation("in", &Expr::list(list.iter().cloned())),
+                list => {
+                    // Literals of a list are of one type.
+                    let (texts, others): (Vec<&Expr>, Vec<&Expr>) =
+                        list.iter().partition(|literal| literal.as_str().starts_with('\''));
+                    let texts = match texts.as_slice() {
+                        [] => None,
+                        [one] => Some(value.relation("==", one)),
+                        texts => Some(value.relation("in", &Expr::list(texts.iter().copied().cloned()))),
+                    };
+                    Expr::any(
+                        texts
+                            .into_iter()
+                            .chain(others.iter().map(|other| value.relation("==", other))),
+                    )
+                }
             },
             Self::Relation(operator, other) => value.relation(operator, other),
             Self::Glob(pattern) => glob(value, pattern),

@@ -353,7 +353,12 @@ impl Walk<'_> {
         check_metadata(value, key, pattern)?;
         let field = value.field(key);
         if pattern.as_str() == Some("*") {
-            return Ok(Fits::plain(Cond::at(&field.path, false, Cond::TRUE)));
+            // A value of a custom resource may be null.
+            let not_null = match field.known.kind() {
+                Type::Unknown => Cond::Raw(field.path.present().plain().relation("!=", &Expr::primary("null"))),
+                _ => Cond::TRUE,
+            };
+            return Ok(Fits::plain(Cond::at(&field.path, false, not_null)));
         }
         let absent = match pattern {
             Data::Map(_) | Data::List(_) => Absent::Bad,

@@ -105,6 +105,12 @@ impl Translator<'_, '_> {
             let map = self.node(map, current)?.or_null();
             return merged(&map, added);
         }
+        if let ("join", [Node::Literal(Data::String(separator)), Node::MultiSelectList(parts)]) = (name, args)
+            && !parts.is_empty()
+            && self.marked.literal(separator).is_none()
+        {
+            return self.joined_texts(separator, parts, current);
+        }
         let args: Vec<Value> = args
             .iter()
             .map(|arg| self.node(arg, current).map(Value::or_null))
@@ -128,6 +134,25 @@ impl Translator<'_, '_> {
             },
         };
         Ok(made)
+    }
+
+    /// `join('-', [a, b])`: a sum of texts.
+    fn joined_texts(&mut self, separator: &str, parts: &[Node], current: Current<'_>) -> Result<Value, Refusal> {
+        let list = self.multi_select(parts, current)?;
+        let mut sum: Option<Expr> = None;
+        for part in parts {
+            let part = self.node(part, current)?;
+            if !matches!(part.ty, Type::Text(_) | Type::Any) {
+                return refused("`join` of something that is not a text");
+            }
+            sum = Some(match sum {
+                None => part.plain().clone(),
+                Some(sum) if separator.is_empty() => sum.sum("+", part.plain()),
+                Some(sum) => sum.sum("+", &Expr::string(separator)).sum("+", part.plain()),
+            });
+        }
+        let sum = sum.unwrap_or_else(|| Expr::string(separator));
+        Ok(Value::new(sum, Type::text()).failing_if(list.fails))
     }
 
     fn collection(call: &Call<'_>) -> Result<Value, Refusal> {
@@ -268,6 +293,12 @@ fn contains(call: &Call<'_>) -> Result<Value, Refusal> {
             _ => Expr::bool(false),
         },
         Type::List { .. } => part.plain().relation("in", whole.plain()),
+        // A text or a list: anything else is an error on both sides.
+        Type::Any if part.ty.as_text().is_some() => {
+            let is_text = Expr::function("type", [whole.plain().clone()]).relation("==", &Expr::primary("string"));
+            let in_text = whole.plain().call("contains", [part.plain().clone()]);
+            is_text.choose(&in_text, &part.plain().relation("in", whole.plain()))
+        }
         Type::Any => return refused("`contains` looks into a text or a list, and which of them this is, is not known"),
         _ => return refused("`contains` of something that is neither a text nor a list"),
     };

@@ -15,6 +15,9 @@ use crate::{Expr, Refusal};
 impl Translator<'_, '_> {
     /// What is made of the elements of a list, of those that fulfil a condition if there is one.
     pub(super) fn project(&mut self, list: &Value, condition: Option<&Node>, made: &Node) -> Result<Value, Refusal> {
+        if list.ty == Type::Null {
+            return Ok(list.clone());
+        }
         if !list.ty.is_list() && list.ty != Type::Any {
             return refused("a projection of something that is not a list is always null");
         }
@@ -120,6 +123,10 @@ impl Translator<'_, '_> {
                     let base = self.node(&sides.0, current)?.or_null();
                     return self.joined(nodes, Current::Value(&base));
                 }
+            }
+            // The whole context is a map: what is written as an empty list is null.
+            Node::Current | Node::Identity if matches!(current, Current::Root) => {
+                return Value::literal(&kyvtest_go_compat::value::Data::Null);
             }
             _ => {}
         }

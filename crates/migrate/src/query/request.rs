@@ -21,6 +21,9 @@ impl Translator<'_, '_> {
         if let Some(value) = scope.value(name) {
             return Ok(value.clone());
         }
+        if let Some(refusal) = scope.refused(name) {
+            return Err(refusal.clone());
+        }
         if let Some(subject) = scope.get(name) {
             let mut ty = match &subject.path {
                 Some(_) => Type::of_kinds(scope.kinds(), scope.is_stored()),
@@ -160,7 +163,11 @@ impl Translator<'_, '_> {
                 ));
             }
         };
-        let object = self.request_field("object")?;
+        // Kyverno knows no images of an object that is deleted.
+        let object = match self.names.scope.new_object() {
+            Some(object) => object,
+            None => self.request_field("object")?,
+        };
         let containers = path.iter().fold(object, |value, field| value.field(field)).field(list);
         let (_, variable) = self.names.scope.enter("container");
         let container = Expr::primary(variable.clone());

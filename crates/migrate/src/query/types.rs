@@ -137,12 +137,15 @@ impl Type {
         };
         match self {
             Self::Object(structs) => {
-                let mut fields = structs.iter().map(|own| own.field(name));
-                let Some(Some(mut all)) = fields.next() else {
+                // A kind that does not have the field loses it when it is decoded.
+                let mut fields = structs.iter().filter_map(|own| own.field(name));
+                let Some(mut all) = fields.next() else {
                     return any(false);
                 };
+                let lacking = structs.iter().any(|own| own.field(name).is_none());
+                all.required &= !lacking;
+                all.always &= !lacking;
                 for field in fields {
-                    let Some(field) = field else { return any(false) };
                     if field.ty != all.ty {
                         all.ty = all.ty.either(field.ty);
                     }

@@ -53,6 +53,8 @@ pub(crate) struct Value {
     pub(crate) loads: Option<Box<Expr>>,
     /// Whether the API server always shows the value, so that it is missing only in objects as people write them.
     served: bool,
+    /// Of a value that may be missing or null: that it is not null, an error if it is missing.
+    not_null: Option<Box<Expr>>,
     /// The path below the object under review, as in [`crate::Subject`].
     pub(crate) path: Option<Vec<String>>,
 }
@@ -76,6 +78,7 @@ impl Value {
             soft: false,
             loads: None,
             served: true,
+            not_null: None,
             path: None,
         }
     }
@@ -293,6 +296,9 @@ impl Value {
     /// Lets the value also be null.
     fn make_nullable(&mut self) {
         let not_null = self.plain.relation("!=", &Expr::primary("null"));
+        if matches!(self.missing, Missing::Error) {
+            self.not_null = Some(Box::new(not_null.clone()));
+        }
         self.present = Some(Expr::all(self.present.take().into_iter().chain([not_null])));
         self.optional = None;
         self.missing = match self.missing {
@@ -347,6 +353,25 @@ impl Value {
             return Err(Refusal::new(RefusalCode::Query, reason));
         }
         Ok(())
+    }
+
+    /// The value as the key or the value of a condition.
+    ///
+    /// # Errors
+    /// See [`Value::read`].
+    pub(crate) fn of_condition(mut self) -> Result<Self, Refusal> {
+        if self.missing == Missing::Either
+            && !self.served
+            && let Some(not_null) = self.not_null.take()
+        {
+            self.missing = Missing::Null;
+            self.present = Some(*not_null);
+            self.optional = None;
+            self.fails = true;
+            return Ok(self);
+        }
+        self.read()?;
+        Ok(self)
     }
 
     /// Whether JMESPath takes the value for true.

@@ -190,8 +190,15 @@ impl Translator<'_, '_> {
 
     /// `left || right`, both null where a key is missing.
     fn or(left: Value, right: Value) -> Result<Value, Refusal> {
-        if left.literal.is_some() {
-            return refused("a literal before `||` makes the rest of the expression superfluous");
+        if let Some(literal) = &left.literal {
+            let is_false = match literal {
+                Data::Null | Data::Bool(false) => true,
+                Data::String(text) => text.is_empty(),
+                Data::List(items) => items.is_empty(),
+                Data::Map(entries) => entries.is_empty(),
+                _ => false,
+            };
+            return Ok(if is_false { right } else { left });
         }
         if left.is_always_present() && !left.ty.can_be_false() {
             return Ok(left);
@@ -240,7 +247,9 @@ impl Translator<'_, '_> {
     }
 
     fn or_value(left: &Value, right: &Value, fails: bool) -> Result<Value, Refusal> {
-        let compatible = std::mem::discriminant(&left.ty) == std::mem::discriminant(&right.ty)
+        let is_null = right.literal.as_ref().is_some_and(Data::is_null);
+        let compatible = is_null
+            || std::mem::discriminant(&left.ty) == std::mem::discriminant(&right.ty)
             || left.ty == Type::Any
             || (left.ty.is_number() && right.ty.is_number());
         if left.ty == Type::Bool && right.ty == Type::Bool && right.is_always_present() {
@@ -251,7 +260,7 @@ impl Translator<'_, '_> {
         if !compatible && !(left.ty == Type::IntOrText) {
             return refused("the two sides of `||` are of different types");
         }
-        let ty = if left.ty == right.ty || left.ty.is_number() {
+        let ty = if left.ty == right.ty || left.ty.is_number() || is_null {
             left.ty.clone()
         } else {
             match (&left.ty, &right.ty) {
@@ -275,7 +284,7 @@ impl Translator<'_, '_> {
             };
             if left.ty == Type::IntOrText {
                 // Zero is a value, an empty text is not.
-                if !right.is_always_present() {
+                if is_null || !right.is_always_present() {
                     return refused("the right side of `||` may be missing");
                 }
                 let text = left.or_else(&zero);
@@ -286,7 +295,9 @@ impl Translator<'_, '_> {
         } else {
             left.as_optional()
         };
-        let mut value = if right.is_always_present() {
+        let mut value = if is_null {
+            Value::optional(left_optional.call("value", []), left_optional, ty)
+        } else if right.is_always_present() {
             Value::new(left_optional.call("orValue", [right.plain().clone()]), ty)
         } else {
             let both = left_optional.call("or", [right.as_optional()]);

@@ -304,7 +304,7 @@ impl Arena {
         let (shape, optional) = self.shape(parent).field(key, decoded)?;
         if matches!(
             self.shape(parent).inner,
-            Inner::Map(_) | Inner::Labels | Inner::Unknown | Inner::Custom
+            Inner::Map(_) | Inner::Labels | Inner::Unknown | Inner::Custom | Inner::Written
         ) {
             let generic = self.generic(parent);
             let keys = self.keys.entry(generic).or_default();

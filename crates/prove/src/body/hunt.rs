@@ -363,8 +363,13 @@ impl Hunt {
                 self.amounts.get(at).map_or(Json::Null, |amount| json!(amount))
             }
             Inner::Text(_) => self.text().map_or(Json::Null, |text| json!(text)),
-            Inner::Custom => {
+            Inner::Custom | Inner::Written => {
                 let mut object = self.anything(shape, depth);
+                if !self.raw
+                    && let Some(entries) = object.as_object_mut()
+                {
+                    entries.retain(|key, value| !matches!(key.as_str(), "spec" | "status") || value.is_object());
+                }
                 if let Some(entries) = object.as_object_mut()
                     && let Some((metadata, _)) = shape.field("metadata", false)
                 {

@@ -85,8 +85,10 @@ pub(super) enum Inner {
     /// A canonical quantity.
     Quantity,
     Struct(Type),
-    /// An object of a custom kind: the server decodes its metadata, and nothing is known of the rest.
+    /// An object of a custom kind: the server decodes its metadata, `spec` and `status` are maps, and nothing else is known.
     Custom,
+    /// An object as it is written: only its metadata has a form.
+    Written,
     List(Box<Shape>),
     Map(Box<Shape>),
     /// A map of texts whose keys and values are those of labels.
@@ -128,7 +130,7 @@ impl Shape {
 
     /// An object as it is written: only the metadata has the form that every server requires.
     pub(super) fn raw() -> Self {
-        Self::of(Kind::Map, Inner::Custom)
+        Self::of(Kind::Map, Inner::Written)
     }
 
     /// The metadata of any object.
@@ -199,7 +201,10 @@ impl Shape {
                 let (_, shape, optional) = fields.iter().find(|(own, ..)| *own == name)?;
                 Some((shape.clone(), *optional))
             }
-            Inner::Custom => match name {
+            Inner::Custom | Inner::Written => match name {
+                "spec" | "status" if matches!(self.inner, Inner::Custom) => {
+                    Some((Self::of(Kind::Map, Inner::Unknown), true))
+                }
                 "metadata" => Some((Self::metadata()?, false)),
                 "apiVersion" | "kind" => Some((Self::of(Kind::Text, Inner::Text(Vec::new())), false)),
                 _ => Some((Self::any(), true)),
@@ -226,7 +231,7 @@ impl Shape {
         match &self.inner {
             Inner::Map(value) => entry(text(), (**value).clone()),
             Inner::Labels => entry(Self::text(Base::LabelKey), Self::text(Base::LabelValue)),
-            Inner::Custom => entry(text(), Self::any()),
+            Inner::Custom | Inner::Written => entry(text(), Self::any()),
             Inner::Unknown if self.kinds.has(Kind::Map) => entry(text(), Self::any()),
             _ => None,
         }
