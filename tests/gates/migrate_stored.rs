@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use crate::{
     migrate::{policies, policies_of},
-    support::{shared, tell},
+    support::{print_count, shared},
 };
 
 /// What one expression may cost at the API server (`PerCallLimit`).
@@ -155,8 +155,8 @@ fn migrated_policies_are_stored_and_cheap() {
     let failures: Vec<&String> = results.iter().filter_map(|result| result.as_ref().err()).collect();
     let most = results.iter().filter_map(|result| result.as_ref().ok()).max();
     let clean = results.len() - failures.len();
-    tell(&format!("gate migrate-stored: {clean}/{}", results.len()));
-    tell(&format!(
+    print_count(&format!("gate migrate-stored: {clean}/{}", results.len()));
+    print_count(&format!(
         "  the most expensive policy costs {}",
         most.copied().unwrap_or_default()
     ));
@@ -286,7 +286,7 @@ fn migrated_policies_beside_those_written_by_hand() {
         })
         .collect();
     let count = |word: &str| pairs.iter().filter(|pair| pair.labels[0].starts_with(word)).count();
-    tell(&format!(
+    print_count(&format!(
         "gate migrate-by-hand: {} pairs, {} migrated, PROVEN {}, TESTED {}, REFUTED {}",
         pairs.len(),
         pairs.iter().filter(|pair| pair.migrated).count(),
@@ -295,7 +295,7 @@ fn migrated_policies_beside_those_written_by_hand() {
         count("REFUTED"),
     ));
     for pair in &pairs {
-        tell(&format!("  {} | {} | {}", pair.name, pair.labels[0], pair.labels[1]));
+        print_count(&format!("  {} | {} | {}", pair.name, pair.labels[0], pair.labels[1]));
     }
     assert!(pairs.len() >= 40, "the corpus shrank to {} pairs", pairs.len());
     // Where the hand-written policy is the original, so is ours.

@@ -24,7 +24,7 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use super::rewrites::changed_policies;
-use crate::support::{read, shared, tell};
+use crate::support::{print_count, read, shared};
 
 /// How many policies are changed.
 const POLICIES: usize = 60;
@@ -198,13 +198,13 @@ fn changed_policies_of_the_library_are_told_apart() {
     let (by_suite, by_search) = (count(&|fate| fate.by_suite), count(&|fate| fate.by_search));
     let by_either = count(&|fate| fate.by_suite || fate.by_search);
     let equal = count(&|fate| fate.label == Label::Proven);
-    tell(&format!(
+    print_count(&format!(
         "gate prove-library: {all} changes of {POLICIES} policies: {by_prover} killed by the prover, {by_suite} by the suites, \
          {by_search} by search, {by_either} by suites or search; {equal} proven equal, {} open",
         all - by_prover - equal
     ));
     for fate in fates.iter().filter(|fate| !refuted(fate)) {
-        tell(&format!("  {}: {} {}", fate.id, fate.label.as_str(), fate.reason));
+        print_count(&format!("  {}: {} {}", fate.id, fate.label.as_str(), fate.reason));
         // A suite may use resources that no API server accepts; search does not.
         assert!(
             fate.label != Label::Proven || !fate.by_search,

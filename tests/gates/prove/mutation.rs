@@ -20,7 +20,7 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use super::add;
-use crate::support::{Gate, jsonl, read, shared, tell};
+use crate::support::{Gate, jsonl, print_count, read, shared};
 
 /// A policy with its exceptions, and whether recorded requests were answered differently.
 struct Recorded {
@@ -135,9 +135,9 @@ fn mutate_rules_and_the_policies_that_replace_them() {
         })
         .collect();
     let known = lines.iter().filter(|(_, known)| *known).count();
-    tell(&format!("gate prove-mutation-corpus: {known}/{}", lines.len()));
+    print_count(&format!("gate prove-mutation-corpus: {known}/{}", lines.len()));
     for (line, _) in &lines {
-        tell(&format!("  {line}"));
+        print_count(&format!("  {line}"));
     }
     assert!(lines.len() >= 15, "only {} pairs were found", lines.len());
     assert_eq!(known, lines.len(), "every pair is decided or tested");

@@ -378,7 +378,11 @@ impl<'s> Both<'s> {
                 }
                 SolveResult::No => break,
                 SolveResult::Incomplete(why) if refused.is_empty() => {
-                    return Found::Open(format!("gave up on {}: {}", universe::name(&request.cell), why.as_str()));
+                    return Found::Open(format!(
+                        "gave up on {}: {}",
+                        universe::name(&request.cell),
+                        why.as_str()
+                    ));
                 }
                 SolveResult::Incomplete(_) => break,
             }
@@ -395,7 +399,11 @@ impl<'s> Both<'s> {
         match answer {
             SolveResult::No => None,
             SolveResult::Yes(_) => Some("the sides may apply to different requests".to_owned()),
-            SolveResult::Incomplete(why) => Some(format!("gave up on {}: {}", universe::name(&request.cell), why.as_str())),
+            SolveResult::Incomplete(why) => Some(format!(
+                "gave up on {}: {}",
+                universe::name(&request.cell),
+                why.as_str()
+            )),
         }
     }
 
