@@ -47,7 +47,6 @@ struct Check {
     suite: String,
     doc: usize,
     row: usize,
-    pol: String,
     rule: Option<String>,
     shown_rule: Option<String>,
     key: String,
