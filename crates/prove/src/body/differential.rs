@@ -279,9 +279,8 @@ struct Counts {
 
 /// Compares the formula of a check with what the engine decides about objects.
 fn compare(check: &str, start: &str, grammar: &mut Grammar, discovery: &Discovery, counts: &mut Counts) {
-    let side = match Side::from_objects(&[policy(check, start)], discovery) {
-        Ok(side) => side,
-        Err(_) => return,
+    let Ok(side) = Side::from_objects(&[policy(check, start)], discovery) else {
+        return;
     };
     let documents = if start == "security" { "secured" } else { "document" };
     let options = Options::default();

@@ -8,7 +8,7 @@ use kyvtest_cel::{
 };
 use kyvtest_go_compat::text::quantity::Quantity;
 
-use super::{Reader, compare::boolean};
+use super::{Reader, compare::boolean, moment};
 use crate::body::{
     formula::{Amount, Formula, Place, Step},
     shape::{Inner, Kind, Shape},
@@ -93,7 +93,7 @@ impl<'a> Reader<'a, '_> {
             ("duration", _) => self.moment("duration", args, true),
             ("timestamp", _) => self.moment("timestamp", args, false),
             ("getHours" | "getMinutes" | "getSeconds" | "getFullYear", [Sym::Moment(moment)]) => {
-                match self.steps(call.function.name, *moment) {
+                match moment::steps(call.function.name, *moment) {
                     Some(steps) => Ok(Value::of(steps)),
                     None => self.unknown(call.function.name, args, integer()),
                 }

@@ -37,6 +37,19 @@ pub(super) fn span(nanoseconds: i64) -> Sym {
     })
 }
 
+/// Whole hours, minutes or seconds of a duration, or the year of a point in time; `None` if it is not modelled.
+pub(super) fn steps(name: &str, moment: Moment) -> Option<Sym> {
+    let place = moment.at.filter(|_| moment.plus == 0)?;
+    let unit = match (name, moment.duration) {
+        ("getHours", true) => Steps::Unit(3_600 * NANOSECONDS),
+        ("getMinutes", true) => Steps::Unit(60 * NANOSECONDS),
+        ("getSeconds", true) => Steps::Unit(NANOSECONDS),
+        ("getFullYear", false) => Steps::Year,
+        _ => return None,
+    };
+    Some(Sym::Steps(place, unit))
+}
+
 impl Reader<'_, '_> {
     /// A call whose result is a duration or a point in time.
     pub(super) fn moment(&mut self, name: &str, args: &[Sym], is_duration: bool) -> Result<Value> {
@@ -162,19 +175,6 @@ impl Reader<'_, '_> {
             self.arena
                 .value([(fits, Sym::Moment(Moment { plus, ..a })), (overflow, Sym::Error)]),
         )
-    }
-
-    /// Whole hours, minutes or seconds of a duration, or the year of a point in time; `None` if it is not modelled.
-    pub(super) fn steps(&mut self, name: &str, moment: Moment) -> Option<Sym> {
-        let place = moment.at.filter(|_| moment.plus == 0)?;
-        let unit = match (name, moment.duration) {
-            ("getHours", true) => Steps::Unit(3_600 * NANOSECONDS),
-            ("getMinutes", true) => Steps::Unit(60 * NANOSECONDS),
-            ("getSeconds", true) => Steps::Unit(NANOSECONDS),
-            ("getFullYear", false) => Steps::Year,
-            _ => return None,
-        };
-        Some(Sym::Steps(place, unit))
     }
 
     /// Whether there are at least so many steps.
