@@ -117,7 +117,13 @@ fn options_are_followed_or_refused() {
             .is_some_and(|reason| reason.contains("--timeout")),
         "{cut}"
     );
-    assert_eq!(world(&["--budget", "1"])["label"], "TESTED");
+    let cut = world(&["--budget", "1"]);
+    assert_eq!(cut["label"], "UNKNOWN");
+    assert!(
+        cut["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.starts_with("budget: "))
+    );
     for refused in [
         &["--messages"][..],
         &["--warnings"],

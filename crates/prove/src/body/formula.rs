@@ -3,6 +3,7 @@
 //! Everything is stored once and named by a number, so that equal formulas are equal numbers. Formulas are kept in negation
 //! normal form. No upstream counterpart.
 
+mod notes;
 mod reduce;
 mod substitute;
 
@@ -198,38 +199,6 @@ impl Arena {
         arena.node(Node::False);
         arena.node(Node::True);
         arena
-    }
-
-    /// An arena for lists of at most so many elements.
-    pub(super) fn with_limit(limit: Option<u32>) -> Self {
-        Self { limit, ..Self::new() }
-    }
-
-    /// How many elements lists have at most, if that is limited.
-    pub(super) fn limit(&self) -> Option<u32> {
-        self.limit
-    }
-
-    /// Notes that the elements of a list are written out.
-    pub(super) fn write_out(&mut self, list: Place) {
-        if !self.limited.contains(&list) {
-            self.limited.push(list);
-        }
-    }
-
-    /// That the lists whose elements were written out have no further ones.
-    pub(super) fn within_limit(&mut self) -> Formula {
-        let Some(limit) = self.limit else {
-            return Formula::TRUE;
-        };
-        let mut all = Vec::new();
-        for list in self.limited.clone() {
-            if let Some(bound) = self.bound(list, 0) {
-                let longer = self.at_least(list, bound, Formula::TRUE, limit + 1);
-                all.push(self.not(longer));
-            }
-        }
-        self.and(all)
     }
 
     /// How many formulas there are: the measure of a proof's memory.
@@ -440,39 +409,6 @@ impl Arena {
     fn exact(&self, place: Place) -> String {
         let parent = self.parent(place).map_or_else(String::new, |parent| self.exact(parent));
         format!("{parent}/{:?}", self.step(place))
-    }
-
-    pub(super) fn note_split(&mut self, list: Place, text: Place, separator: &Arc<str>) {
-        if self.split_of(list).is_none() {
-            self.splits.push((list, text, Arc::clone(separator)));
-        }
-    }
-
-    /// The text and the separator that a list consists of the pieces of.
-    pub(super) fn split_of(&self, list: Place) -> Option<(Place, Arc<str>)> {
-        let found = self.splits.iter().find(|(own, ..)| *own == list);
-        found.map(|(_, text, separator)| (*text, Arc::clone(separator)))
-    }
-
-    pub(super) fn note_conversion(&mut self, value: Place, text: Place, readable: Formula, conversion: Conversion) {
-        let entry = (value, text, readable, conversion);
-        if !self.conversions.contains(&entry) {
-            self.conversions.push(entry);
-        }
-    }
-
-    pub(super) fn conversions(&self) -> &[(Place, Place, Formula, Conversion)] {
-        &self.conversions
-    }
-
-    pub(super) fn note_lookup(&mut self, lookup: Lookup) {
-        if self.lookups.iter().all(|own| own.place != lookup.place) {
-            self.lookups.push(lookup);
-        }
-    }
-
-    pub(super) fn lookups(&self) -> &[Lookup] {
-        &self.lookups
     }
 
     /// The constant keys of a map that are read anywhere.
