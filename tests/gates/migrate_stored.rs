@@ -148,9 +148,12 @@ fn migrated_policies_are_stored_and_cheap() {
             let checked = objects.into_iter().map(|object| {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
                 is_stored(&object, &discovery)
-                    .and_then(|()| match is_validating(&object) {
-                        true => is_cheap(&object, &discovery),
-                        false => Ok((0, false)),
+                    .and_then(|()| {
+                        if is_validating(&object) {
+                            is_cheap(&object, &discovery)
+                        } else {
+                            Ok((0, false))
+                        }
                     })
                     .map_err(|problem| format!("{name}: {problem}"))
             });
