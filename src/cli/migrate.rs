@@ -182,7 +182,7 @@ fn head(span: Span, sources: &Sources) -> String {
         .chain(text.get(span.start as usize..).into_iter().flat_map(str::lines));
     let own = own.filter(|line| !line.starts_with("---") && !line.trim().is_empty());
     let comments = own.take_while(|line| line.starts_with('#'));
-    comments.map(|line| format!("{line}\n")).collect()
+    comments.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// An exception of the input and its migration.

@@ -330,8 +330,9 @@ fn with_existing(
     }
     let existing = variables.define("violatedBefore", violated);
     // An error refuses the update, whatever was there before.
-    Ok(match holds.fails {
-        true => holds.expr.choose(&Expr::bool(true), &existing),
-        false => Expr::any([holds.expr, existing]),
+    Ok(if holds.fails {
+        holds.expr.choose(&Expr::bool(true), &existing)
+    } else {
+        Expr::any([holds.expr, existing])
     })
 }

@@ -225,9 +225,12 @@ impl Expr {
 
     fn join_bools(parts: impl IntoIterator<Item = Self>, operator: &str, level: Level, neutral: bool) -> Self {
         let mut kept: Vec<Self> = Vec::new();
-        let flat = |part: Self| match part.level == level && !part.operands.is_empty() {
-            true => part.operands,
-            false => vec![part],
+        let flat = |part: Self| {
+            if part.level == level && !part.operands.is_empty() {
+                part.operands
+            } else {
+                vec![part]
+            }
         };
         for part in parts.into_iter().flat_map(flat) {
             if part.is_bool(!neutral) {
