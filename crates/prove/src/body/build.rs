@@ -17,7 +17,7 @@ use super::{
     formula::{Arena, Atom, Place, Step},
     request::Request,
     shape::{Inner, Kind},
-    side::PARAMETER,
+    side::{PARAMETER, add_objects},
     solve::{Model, Taste, Theory, class, integer_values},
 };
 use crate::{language::SearchResult, seeds::merge, witness::Scenario};
@@ -466,9 +466,9 @@ impl<'b> Builder<'b> {
             }
         }
         let mut scenario = make(request, (new, old), (&name, namespace.as_deref()), user, labels);
-        scenario.world.params.extend(self.parameters());
+        add_objects(&mut scenario.world.params, self.parameters());
         let found = self.looked_up(&name, namespace.as_deref());
-        scenario.world.params.extend(found);
+        add_objects(&mut scenario.world.params, found);
         scenario
     }
 

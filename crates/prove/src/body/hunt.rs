@@ -29,6 +29,7 @@ use super::{
     formula::Arena,
     request::Request,
     shape::{Inner, Kind, Shape},
+    side::add_objects,
 };
 use crate::{seeds::merge, witness::Scenario};
 
@@ -198,7 +199,7 @@ impl Hunt {
             let mut scenario = self.scenario(&request, &shape, &base);
             let name = scenario.request.name.clone();
             let namespace = scenario.request.namespace.clone();
-            scenario.world.params.extend(self.outside(&name, &namespace));
+            add_objects(&mut scenario.world.params, self.outside(&name, &namespace));
             if let Some(found) = both.replay_admitted(&scenario) {
                 return Some(found);
             }

@@ -321,20 +321,22 @@ impl Side {
 
 /// Whether two objects are of the same kind, name and namespace.
 fn same_object(a: &Document, b: &Document) -> bool {
-    let text = |object: &Document, path: &[&str]| {
-        let mut at = Some(object.root());
-        for key in path {
-            at = at.and_then(|value| value.get(key));
-        }
-        at.and_then(|value| value.as_str().map(str::to_owned))
-    };
     let paths: [&[&str]; 4] = [
         &["apiVersion"],
         &["kind"],
         &["metadata", "name"],
         &["metadata", "namespace"],
     ];
-    paths.iter().all(|path| text(a, path) == text(b, path))
+    paths.iter().all(|path| a.root().at(path) == b.root().at(path))
+}
+
+/// Adds objects to those of a cluster, which has only one of each kind, name and namespace: the first.
+pub(super) fn add_objects(known: &mut Vec<Document>, objects: Vec<Document>) {
+    for object in objects {
+        if !known.iter().any(|other| same_object(other, &object)) {
+            known.push(object);
+        }
+    }
 }
 
 /// The beginning of the names of unknown parameters: version, kind, namespace and name follow.
