@@ -171,7 +171,7 @@ fn migrated_policies_are_stored_and_cheap() {
     ));
     assert!(failures.is_empty(), "{failures:#?}");
     assert!(evaluated >= 100, "only {evaluated} policies were evaluated");
-    assert!(results.len() >= 430, "the corpus shrank to {} policies", results.len());
+    assert!(results.len() >= 428, "the corpus shrank to {} policies", results.len());
 }
 
 /// The folders with policies that the library's authors wrote by hand, and those of their originals.
