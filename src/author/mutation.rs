@@ -218,8 +218,11 @@ fn resources(unit: &Unit, used: &mut BTreeSet<String>, settings: &Settings) -> V
                 object = merge(&object, part);
             }
             let kind = cell.resource.object_kind.kind.to_lowercase();
-            let name = (1..).map(|n| format!("{kind}-{n}")).find(|name| !used.contains(name));
-            let Some(name) = name else { break };
+            // One of these names is free, because there are more of them than used ones.
+            let mut names = (1..=used.len() + 1).map(|n| format!("{kind}-{n}"));
+            let Some(name) = names.find(|name| !used.contains(name)) else {
+                break;
+            };
             object["metadata"]["name"] = json!(name);
             if cell.namespaced {
                 object["metadata"]["namespace"] = json!("default");
@@ -286,7 +289,7 @@ fn chosen(tried: Vec<Row>, units: &[Unit], frame: &Frame, world: World<'_>) -> V
         };
         (0..suite.rows().len()).map(outcome).collect::<Vec<_>>()
     });
-    let found: Vec<Option<(Status, Option<(Json, Json)>)>> = found.into_iter().flatten().collect();
+    let found = found.into_iter().flatten();
     let mut changed = None;
     let mut left = None;
     for (row, found) in tried.into_iter().zip(found) {
