@@ -23,7 +23,7 @@ pub fn print(ast: &Ast) -> String {
     printer.out
 }
 
-/// Like [`print`], with the code-point offset of every node and entry as `@N` after it.
+/// Like [`print()`], with the code-point offset of every node and entry as `@N` after it.
 pub fn print_with_offsets(ast: &Ast) -> String {
     let mut printer = Printer {
         ast,

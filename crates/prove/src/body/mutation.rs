@@ -1,8 +1,8 @@
 //! Proofs about policies that change objects: are the objects after admission the same, whichever of two sets is installed?
 //!
 //! Per class of requests three questions are decided. Both sides must change, and refuse, the same requests: formulas about
-//! matching, exceptions and conditions, as for validation (module [`applied`]). Where they change one, the mutations must be the
-//! same texts, and nothing that the two engines do differently with the same text may show (module [`guards`]). What is left
+//! matching, exceptions and conditions, as for validation (module `applied`). Where they change one, the mutations must be the
+//! same texts, and nothing that the two engines do differently with the same text may show (module `guards`). What is left
 //! open is searched with the concrete engines of both sides ([`crate::mutation`]), and so is every proof. No upstream
 //! counterpart.
 //!
