@@ -211,3 +211,19 @@ fn proofs_follow_the_order_of_the_engines() {
         assert!(code == 3 && text.starts_with("REFUTED"), "{from} {to}: {code} {text}");
     }
 }
+
+/// What is outside of the cluster answers from mocks in lines of `eval`, as in suites; without mocks the policies fail.
+#[test]
+fn mocks_answer_lookups_in_eval() {
+    let output = kyvtest(&["eval", "--cases", "fixtures/one-way/mocks/cases.jsonl"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines.len(), 2);
+    for line in &lines {
+        assert_eq!(line["kyverno"]["status"], "pass", "{line:#}");
+    }
+}
