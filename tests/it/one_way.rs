@@ -212,10 +212,10 @@ fn proofs_follow_the_order_of_the_engines() {
     }
 }
 
-/// What is outside of the cluster answers from mocks in lines of `eval`, as in suites; without mocks the policies fail.
+/// What is outside of the cluster answers from mocks in lines of `eval`, as in suites.
 #[test]
 fn mocks_answer_lookups_in_eval() {
-    let output = kyvtest(&["eval", "--cases", "fixtures/one-way/mocks/cases.jsonl"]);
+    let output = kyvtest(&["eval", "--cases", "fixtures/one-way/mocks.jsonl"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let text = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<Value> = text
