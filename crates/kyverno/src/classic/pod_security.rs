@@ -14,6 +14,7 @@ pub use baseline::{CAPABILITIES, SYSCTLS};
 pub use check::{BadValue, Fault, FieldError, Violation};
 pub use exclude::Exclusion;
 pub use pod::Pod;
+pub use restricted::VOLUMES;
 
 use kyvtest_go_compat::{
     text::number,

@@ -3,23 +3,10 @@
 //! Upstream counterpart: `policy/check_*.go` of `k8s.io/pod-security-admission`. Objects are those that the API server has
 //! decoded: a text that is part of a structure is there even if it is empty.
 
-use kyvtest_kyverno::classic::pod_security::{CAPABILITIES, SYSCTLS};
+use kyvtest_kyverno::classic::pod_security::{CAPABILITIES, SYSCTLS, VOLUMES};
 
 use super::Standard;
 use crate::Expr;
-
-/// The volume types that the restricted level allows.
-const VOLUMES: [&str; 9] = [
-    "configMap",
-    "csi",
-    "downwardAPI",
-    "emptyDir",
-    "ephemeral",
-    "image",
-    "persistentVolumeClaim",
-    "projected",
-    "secret",
-];
 
 /// The types of SELinux contexts that are allowed, in the order in which they became so.
 const SE_LINUX: [&str; 5] = [

@@ -98,7 +98,7 @@ pub(super) fn capabilities_except_windows(pod: &Pod) -> Finding {
 }
 
 /// The volume types that are allowed.
-const ALLOWED: [&str; 9] = [
+pub const VOLUMES: [&str; 9] = [
     "configMap",
     "csi",
     "downwardAPI",
@@ -140,7 +140,7 @@ pub(super) fn volumes(pod: &Pod) -> Finding {
     let mut types = BTreeSet::new();
     for (i, volume) in volumes_of(pod) {
         let has = |kind: &&&str| volume.get(kind).is_some();
-        if ALLOWED.iter().any(|kind| has(&kind)) {
+        if VOLUMES.iter().any(|kind| has(&kind)) {
             continue;
         }
         let kind = FORBIDDEN.iter().find(has).copied().unwrap_or("unknown");

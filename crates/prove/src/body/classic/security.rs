@@ -8,7 +8,7 @@
 //! the Pod and at containers depend on each other. Containers have different names, as validation requires: an
 //! exclusion finds them by name.
 
-use kyvtest_kyverno::classic::pod_security::{CAPABILITIES, SYSCTLS, Version};
+use kyvtest_kyverno::classic::pod_security::{CAPABILITIES, SYSCTLS, VOLUMES, Version};
 use serde_json::Value as Json;
 
 use crate::body::{
@@ -43,19 +43,6 @@ const OF_BASELINE: usize = 11;
 
 /// The oldest version whose checks are modelled.
 const OLDEST: u64 = 25;
-
-/// The volumes that the restricted level allows.
-const VOLUMES: [&str; 9] = [
-    "configMap",
-    "csi",
-    "downwardAPI",
-    "emptyDir",
-    "ephemeral",
-    "image",
-    "persistentVolumeClaim",
-    "projected",
-    "secret",
-];
 
 /// The Pod that an object is or makes, and which checks apply to it.
 struct Pod {
