@@ -66,6 +66,7 @@ pub use execute::{Clock, Event, Executed, Execution, FinishedSuite, Sink, Stop, 
 pub use kyvtest_model::{compare::Divergence, verdict::DivergenceClass};
 pub use kyvtest_prove::pair::Note;
 pub use kyvtest_prove::server::Data;
+pub use lens::DataNotes;
 pub use plan::{Order, Plan};
 pub use response::{Key, KeyParts, Response, ResponseObjects, Responses, RuleObjects};
 pub use selection::{Selection, Shard};
@@ -88,6 +89,8 @@ pub struct Settings {
     /// The engines to use; `kyverno test` has only one.
     pub engine: Engine,
     pub data: Data,
+    /// The rows for which the effect of the data lens is recorded.
+    pub data_notes: DataNotes,
     /// Treat objects that the API server rejects as errors.
     pub strict_resources: bool,
     /// Cancels the run of a suite when set, see [`SuiteRun::interrupted`].
@@ -129,6 +132,7 @@ impl Settings {
             watch: None,
             engine: Engine::Both,
             data: if compat { Data::Raw } else { Data::Normalised },
+            data_notes: DataNotes::All,
             strict_resources: false,
             stop: None,
             extras: Extras::default(),

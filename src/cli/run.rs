@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     report::{self, CaseStatus, Dialect, Format, Level, Per, ReportInput, Run, Summary, human},
-    run::{Event, Executed, Extras, FinishedSuite, Order, Outcome, Stop, SuiteRun, overrides::Override},
+    run::{DataNotes, Event, Executed, Extras, FinishedSuite, Order, Outcome, Stop, SuiteRun, overrides::Override},
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
@@ -277,6 +277,7 @@ impl Args {
             self.suites.forget_timeouts();
         }
         self.suites.trace = self.verbose;
+        self.suites.data_notes = self.data_notes();
         self.suites.started = started();
         let replay = self.suites.replay();
         let look = self.look(&replay, output.is_colored());
@@ -351,6 +352,21 @@ impl Args {
             return Err(Diagnostic::new(Code::CommandLine, message).into());
         }
         Ok(Some(Arc::new(loaded)))
+    }
+
+    /// All rows if a report shows the effect of the data lens on rows that pass or diverge.
+    fn data_notes(&self) -> DataNotes {
+        let look = self.look("", false);
+        let lists_passing = look.verbose || look.details || look.level.max(self.final_status_level) >= Level::Skip;
+        let mut formats = self.report.iter().map(|file| file.format).chain([self.format]);
+        if lists_passing
+            || self.check_determinism
+            || formats.any(|format| matches!(format, Format::Json | Format::Jsonl))
+        {
+            DataNotes::All
+        } else {
+            DataNotes::Failing
+        }
     }
 
     /// The options of the human-readable report.

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     run::{
-        self, Clock, Engine, Event, Executed, Execution, Extras, Order, Plan, Selection, Settings, Sink,
+        self, Clock, DataNotes, Engine, Event, Executed, Execution, Extras, Order, Plan, Selection, Settings, Sink,
         overrides::{Override, Overrides},
     },
     suite::{BuiltInScopes, Disk, Options, Scopes},
@@ -84,6 +84,10 @@ pub(super) struct Suites {
     /// Whether evaluations are traced; set by the command.
     #[arg(skip)]
     pub(super) trace: bool,
+
+    /// The rows for which the effect of the data lens is recorded; set by the command.
+    #[arg(skip)]
+    pub(super) data_notes: DataNotes,
 
     /// Additional analyses; set by the command.
     #[arg(skip)]
@@ -285,6 +289,7 @@ impl Suites {
             trace: self.trace,
             engine: self.engine,
             data: self.data.of_run(self.compat),
+            data_notes: self.data_notes,
             strict_resources: self.resources.strict_resources,
             stop: Some(interrupt::flag()),
             ..Settings::new(self.compat)

@@ -29,6 +29,17 @@ impl<'s> MergedExpectation<'s> {
         self.divergence = later.divergence.as_ref().or(self.divergence);
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        let Self {
+            old_object,
+            effect,
+            message,
+            matches,
+            divergence,
+        } = self;
+        old_object.is_none() && effect.is_none() && message.is_none() && matches.is_none() && divergence.is_none()
+    }
+
     /// Whether the policy is expected not to match the resource.
     pub(super) fn no_match(&self) -> bool {
         self.matches.is_some_and(|matches| !matches.value)

@@ -22,6 +22,16 @@ use kyvtest_kyverno::response::RuleResponse;
 use kyvtest_model::{kube::Request, policy::PolicyId, verdict::Status};
 use kyvtest_prove::server::Refused;
 
+/// The rows for which a run records whether their status differs on the object as written. Each of them is evaluated a
+/// second time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DataNotes {
+    #[default]
+    All,
+    /// Rows that have an unexpected status or expect more than a status: all that a report shows in full by default.
+    Failing,
+}
+
 /// A request as policies see it, and as written.
 pub(super) struct Seen {
     pub(super) request: Request,
@@ -44,6 +54,7 @@ pub struct LensNote {
 
 /// The rows and cases of a suite, indexed by the resources that they name.
 pub(super) struct Rows<'s> {
+    suite: &'s Suite,
     all: Vec<Check<'s>>,
     /// Indices of those that name their resources, by name.
     by_reference: FxHashMap<&'s str, Vec<usize>>,
@@ -67,14 +78,16 @@ impl<'s> Rows<'s> {
             }
         }
         Self {
+            suite,
             all,
             by_reference,
             others,
         }
     }
 
-    /// Whether a row uses a response.
-    fn read(&self, response: &Response) -> bool {
+    /// Whether a row whose effect is to be recorded uses the response at `position`.
+    fn read(&self, responses: &[Response], position: usize, notes: DataNotes) -> bool {
+        let response = &responses[position];
         let references = response.key.references();
         let named = references
             .iter()
@@ -86,7 +99,26 @@ impl<'s> Rows<'s> {
                 && response.check_id.is_none_or(|check_id| check_id == check.id)
                 && response.policy.is_named(&check.policy.value)
                 && check.concerns(&response.key)
+                && (notes == DataNotes::All || !self.passes(check, responses, &response.policy))
         })
+    }
+
+    /// Whether a row passes with the responses of a policy; `false` if more than the expected status decides.
+    fn passes(&self, check: &Check<'_>, responses: &[Response], policy: &PolicyId) -> bool {
+        let own = || responses.iter().filter(|response| response.policy == *policy);
+        let selected = own().flat_map(|response| {
+            let rules = response.rules.iter();
+            rules
+                .filter(|rule| compat::answers_for(check.rule_name(), response, &rule.rule))
+                .map(|rule| rule.verdict(response.scored).status)
+        });
+        let mut selected = selected.peekable();
+        let is_met = match selected.peek() {
+            None => check.expected() == Status::Skip.as_str(),
+            Some(_) => selected.all(|status| status.as_str() == check.expected()),
+        };
+        let mut keys = own().map(|response| &response.key);
+        is_met && check.result.is_some() && keys.all(|key| check.wanted(self.suite, key).is_empty())
     }
 }
 
@@ -105,8 +137,13 @@ pub(super) fn note_differences(
     if written.object == seen.request.object && written.old_object == seen.request.old_object {
         return;
     }
-    let read = responses.iter().filter(|response| rows.read(response));
-    let read: Vec<&PolicyId> = read.map(|response| &response.policy).collect();
+    // Rows that native policies decide are not judged by the responses.
+    let notes = match engines.settings.engine {
+        Engine::Native => DataNotes::All,
+        _ => engines.settings.data_notes,
+    };
+    let read = (0..responses.len()).filter(|position| rows.read(responses, *position, notes));
+    let read: Vec<&PolicyId> = read.map(|position| &responses[position].policy).collect();
     if read.is_empty() {
         return;
     }

@@ -83,6 +83,14 @@ fn the_data_lens_decides_what_policies_see() {
 }
 
 #[test]
+fn a_failing_row_names_its_status_on_the_object_as_written_in_every_report() {
+    let output = kyvtest(&["run", "fixtures/run/data-unmet"]);
+    let text = shown(&output);
+    assert_eq!(text.matches("with `--data raw` the status is").count(), 1, "{text}");
+    assert!(text.contains("with `--data raw` the status is fail"), "{text}");
+}
+
+#[test]
 fn expectations_that_are_met() {
     let (code, report) = json(&["fixtures/run/met"]);
     assert_eq!(codes(&report), Vec::<String>::new(), "{report:#}");

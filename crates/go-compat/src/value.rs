@@ -131,6 +131,20 @@ impl Document {
         NULL.clone()
     }
 
+    /// Whether any number in the document is a double.
+    pub fn has_doubles(&self) -> bool {
+        let is_double = |node: &Node| matches!(node, Node::Double(_));
+        let Parts {
+            nodes, entries, root, ..
+        } = &*self.0;
+        is_double(root) || nodes.iter().any(is_double) || entries.iter().any(|entry| is_double(&entry.value))
+    }
+
+    /// Whether both are copies of one document; equal documents may be built separately.
+    pub fn is_copy_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Marks a document as a literal of an expression: a few functions of Go treat literals differently from input.
     pub fn into_literal(mut self) -> Self {
         Arc::make_mut(&mut self.0).literal = true;

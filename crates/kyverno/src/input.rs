@@ -308,34 +308,72 @@ impl<'r> Input<'r> {
                 let object = self.object(object, kind);
                 if object.root().is_null() { empty_map() } else { object }
             };
-            let namespace = if self.is_namespace() && !self.lens.namespace_of_namespaces {
-                ""
-            } else {
-                &request.namespace
-            };
-            let objects = [&request.object, &request.old_object].map(|object| match self.lens.numbers {
-                Numbers::Decoded => webhook_numbers(object),
-                Numbers::Doubles => Cow::Borrowed(object),
-            });
+            let objects = [&request.object, &request.old_object].map(|object| self.numbers(object));
             Documents {
                 object: present(&request.object),
                 old_object: present(&request.old_object),
-                request: describe(&Description {
-                    kind,
-                    resource: Some(request.resource.gvr()),
-                    requested: self.requested.as_deref(),
-                    subresource: &request.resource.subresource,
-                    name: if request.collection { "" } else { &request.name },
-                    namespace,
-                    operation: request.operation,
-                    user: &request.user,
-                    objects: [objects[0].root(), objects[1].root()],
-                    dry_run: request.dry_run,
-                    options: request.options.root(),
-                }),
-                namespace: self.policy_namespace(namespace),
+                request: self.admission_request([objects[0].root(), objects[1].root()]),
+                namespace: self.policy_namespace(self.policy_namespace_name()),
             }
         })
+    }
+
+    /// The AdmissionRequest with the given objects.
+    fn admission_request(&self, objects: [Value<'_>; 2]) -> Document {
+        let request = self.request;
+        describe(&Description {
+            kind: &request.resource.object_kind,
+            resource: Some(request.resource.gvr()),
+            requested: self.requested.as_deref(),
+            subresource: &request.resource.subresource,
+            name: if request.collection { "" } else { &request.name },
+            namespace: self.policy_namespace_name(),
+            operation: request.operation,
+            user: &request.user,
+            objects,
+            dry_run: request.dry_run,
+            options: request.options.root(),
+        })
+    }
+
+    /// The AdmissionRequest as variables of classic rules see it. Objects that [`Input::resources`] has as they were sent are
+    /// shared with it.
+    pub(super) fn request_data(&self) -> Data {
+        let request = self.request;
+        let kind = request.resource.gvk();
+        let (new, old) = self.resources();
+        let shared = |object: &Document, data: &Data| {
+            let sent = self.numbers(object);
+            if self.object(object, &kind).is_copy_of(&sent) {
+                data.clone()
+            } else {
+                Data::from(sent.root())
+            }
+        };
+        let objects = [
+            ("object".into(), shared(&request.object, new)),
+            ("oldObject".into(), shared(&request.old_object, old)),
+        ];
+        let rest = Data::from(self.admission_request([Value::Null; 2]).root());
+        let rest = rest.as_map().cloned().unwrap_or_default();
+        rest.into_iter().chain(objects).collect()
+    }
+
+    /// An object with numbers as the lens shows them.
+    fn numbers<'o>(&self, object: &'o Document) -> Cow<'o, Document> {
+        match self.lens.numbers {
+            Numbers::Decoded => webhook_numbers(object),
+            Numbers::Doubles => Cow::Borrowed(object),
+        }
+    }
+
+    /// `request.namespace` of a CEL policy.
+    fn policy_namespace_name(&self) -> &str {
+        if self.is_namespace() && !self.lens.namespace_of_namespaces {
+            ""
+        } else {
+            &self.request.namespace
+        }
     }
 
     /// `namespaceObject` of a CEL policy. For a Namespace itself it is the stored one, which a new one does not have.
@@ -358,10 +396,7 @@ impl<'r> Input<'r> {
 
     /// An object with the kind that Kyverno gives it, and with numbers as the lens shows them; null stays null.
     fn object(&self, object: &Document, kind: &GroupVersionKind) -> Document {
-        let object = &match self.lens.numbers {
-            Numbers::Decoded => webhook_numbers(object),
-            Numbers::Doubles => Cow::Borrowed(object),
-        };
+        let object = &self.numbers(object);
         let root = object.root();
         let Some(map) = root.as_map() else {
             return object.clone().into_owned();

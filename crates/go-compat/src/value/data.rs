@@ -95,17 +95,33 @@ impl Data {
         true
     }
 
-    /// Converts every number to a double, as Go's `encoding/json` reads them.
+    /// Converts every number to a double, as Go's `encoding/json` reads them. Parts without integers stay shared.
     pub fn with_doubles(&self) -> Self {
+        self.converted_to_doubles().unwrap_or_else(|| self.clone())
+    }
+
+    /// `None` if no number is an integer.
+    fn converted_to_doubles(&self) -> Option<Self> {
         match self {
-            Self::Int(value) => Self::Double(*value as f64),
-            Self::Uint(value) => Self::Double(*value as f64),
-            Self::List(items) => items.iter().map(Self::with_doubles).collect(),
-            Self::Map(entries) => entries
-                .iter()
-                .map(|(key, item)| (key.clone(), item.with_doubles()))
-                .collect(),
-            other => other.clone(),
+            Self::Int(value) => Some(Self::Double(*value as f64)),
+            Self::Uint(value) => Some(Self::Double(*value as f64)),
+            Self::List(items) => {
+                let mut changed = items.iter().enumerate();
+                let (first, item) = changed.find_map(|(at, item)| Some((at, item.converted_to_doubles()?)))?;
+                let rest = items.iter().skip(first + 1).map(Self::with_doubles);
+                Some(items.iter().take(first).cloned().chain([item]).chain(rest).collect())
+            }
+            Self::Map(entries) => {
+                let mut converted: Option<BTreeMap<Arc<str>, Self>> = None;
+                for (key, item) in entries.iter() {
+                    if let Some(item) = item.converted_to_doubles() {
+                        let copy = converted.get_or_insert_with(|| (**entries).clone());
+                        copy.insert(Arc::clone(key), item);
+                    }
+                }
+                converted.map(|entries| Self::Map(Arc::new(entries)))
+            }
+            _ => None,
         }
     }
 

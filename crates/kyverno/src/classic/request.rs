@@ -14,7 +14,7 @@ pub(crate) fn request_context(input: &Input<'_>) -> Data {
     let mut context = Context::new(&NoOutside);
     let (new, old) = input.resources();
     if input.lens.request_resource {
-        let whole = Data::from(input.policy().request.root()).with_doubles();
+        let whole = input.request_data().with_doubles();
         context.add_map(&[("request".into(), whole)].into_iter().collect());
     } else {
         if !new.is_null() {

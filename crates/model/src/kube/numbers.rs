@@ -31,7 +31,7 @@ pub fn decoded_numbers<'o>(object: &'o Document, kind: &GroupVersionKind) -> Cow
 
 /// Returns the object as a webhook receives it: integral floats are integers.
 pub fn webhook_numbers(object: &Document) -> Cow<'_, Document> {
-    if !any_integral_float(object.root()) {
+    if !object.has_doubles() || !any_integral_float(object.root()) {
         return Cow::Borrowed(object);
     }
     let mut builder = Builder::new();
