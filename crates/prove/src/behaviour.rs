@@ -78,7 +78,7 @@ impl RequestOutcome {
             Status::Fail | Status::Warn => Some(Self::Violates(verdict.effect)),
             Status::Skip => Some(Self::Skipped),
             Status::NoMatch => Some(Self::LeftAlone),
-            Status::Error | Status::Unsupported => None,
+            Status::Error | Status::NeedsRegistry | Status::Unsupported => None,
         }
     }
 }

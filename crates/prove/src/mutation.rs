@@ -179,11 +179,6 @@ impl Phases<'_> {
         }
         if let (None, Some(controller)) = (&review.refusal, controller) {
             let mut validated = controller.review(&after, self.environment);
-            // Mutate rules have their answer; the validating phase does not know them.
-            validated.answers.retain(|answered| {
-                let response = &answered.response;
-                response.status != Status::Unsupported || !mutating.has_rule(&answered.id, &response.rule)
-            });
             review.answers.append(&mut validated.answers);
             review.warnings.append(&mut validated.warnings);
             review.silent.append(&mut validated.silent);
