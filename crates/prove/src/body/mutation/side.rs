@@ -266,7 +266,7 @@ impl MutatingSide {
                 }
             }
             None => {
-                let side = phases.kyverno(&self.controller, None);
+                let side = phases.kyverno(&self.controller, None, None);
                 After {
                     object: phases.completed(&side),
                     verdict: side.verdict,
