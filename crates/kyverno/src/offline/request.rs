@@ -34,7 +34,7 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::{
     kube::{Discovery, Environment, Operation, Request, UserInfo},
-    policy::{ClassicPolicy, FailurePolicy, Loaded, Origin, Policy, PolicyId},
+    policy::{ClassicPolicy, FailurePolicy, Loaded, Origin, Policy, PolicyId, ValidationAction},
     verdict::{Part, Status, Trace},
 };
 use serde_json::json;
@@ -129,7 +129,16 @@ impl Beside {
 
     fn add(&self, response: PolicyResponse, review: &mut Review) {
         let (id, is_classic) = self.identity(&response);
+        let warns = self.warns(&id);
         for result in response.rules {
+            let word = match result.response.status {
+                Status::Fail => "failed",
+                _ => "error",
+            };
+            if warns && matches!(result.response.status, Status::Fail | Status::Error) {
+                let warning = format!("Policy {} {word}: {}", id.name, result.response.message);
+                review.warnings.push(warning);
+            }
             let webhook = self.webhook(&id, result.rule_type);
             review.answers.push(Answered {
                 webhook,
@@ -140,6 +149,15 @@ impl Beside {
                 generated: result.generated,
             });
         }
+    }
+
+    /// Whether an ImageValidatingPolicy warns the client.
+    fn warns(&self, id: &PolicyId) -> bool {
+        let mut policies = self.case.policies.image_validating();
+        let policy = policies.find(|policy| policy.id() == *id);
+        let actions = policy.and_then(|policy| policy.spec.validation_actions.as_deref());
+        let mut actions = actions.unwrap_or_default().iter();
+        actions.any(|action| action.value == ValidationAction::Warn)
     }
 
     fn identity(&self, response: &PolicyResponse) -> (PolicyId, bool) {
