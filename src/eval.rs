@@ -24,7 +24,7 @@ use kyvtest_kyverno::{
     controller::{Controller, Installed, Review},
     lens::Lens,
     mutating_controller::MutatingController,
-    offline::Surroundings,
+    offline::{Beside, Surroundings},
 };
 use kyvtest_model::{
     compare::{Divergence, compare},
@@ -52,9 +52,13 @@ pub struct Evaluator {
     problems: Vec<Diagnostic>,
     controller: Option<Controller>,
     mutating: MutatingController,
+    /// Policies of kinds that neither mutate nor validate, and rules of these types.
+    beside: Option<Beside>,
     pairs: Vec<Pair>,
     /// The conversion of each MutatingPolicy.
     mutating_conversions: Vec<Conversion>,
+    /// The conversion of each policy of a kind without a native counterpart.
+    other_conversions: Vec<Conversion>,
     native: Option<Native>,
 }
 
@@ -113,6 +117,14 @@ pub struct KyvernoResponse {
     pub review: Review,
 }
 
+impl KyvernoResponse {
+    /// Whether only an image registry can decide about the request.
+    pub fn is_undecided(&self) -> bool {
+        let mut answers = self.review.answers.iter();
+        self.review.refusal.is_none() && answers.any(|answered| answered.response.status.is_undecided())
+    }
+}
+
 /// The responses of both engines.
 #[derive(Debug, Clone)]
 pub struct BothResponses {
@@ -138,15 +150,16 @@ impl Evaluator {
     }
 
     /// The same with mocks in place of the world outside of the cluster. `mocks` has the keys `apiCallResponses` and
-    /// `globalContextEntries` of a test file, and `context` with `resources` and `images`, the `spec` of a Context file.
+    /// `globalContextEntries` of a test file, `context` with `resources` and `images`, the `spec` of a Context file, and
+    /// `imageMocks` or `images`, the image mocks of a sidecar.
     pub fn with_mocks(objects: &[Document], mocks: Value<'_>, settings: &Settings) -> Self {
-        let mocks = Surroundings::read(mocks);
+        let (mocks, problem) = surroundings(mocks);
         let mut cluster = Cluster::new(settings.discovery.clone());
         cluster.set_now(settings.now);
         mocks.add_data(&mut cluster.mocks);
         mocks.add_calls(&mut cluster.mocks);
         let mut loaded = Loaded::default();
-        let mut invalid = Vec::new();
+        let mut invalid: Vec<Invalid> = problem.into_iter().collect();
         let mut plain: Vec<&Document> = Vec::new();
         for object in objects {
             let root = object.root();
@@ -202,12 +215,14 @@ impl Evaluator {
             problems: Vec::new(),
             controller: None,
             mutating: MutatingController::default(),
+            beside: None,
             pairs: Vec::new(),
             mutating_conversions: Vec::new(),
+            other_conversions: Vec::new(),
             native: None,
         };
         evaluator.problems = evaluator.idle();
-        evaluator.install(settings);
+        evaluator.install(mocks, settings);
         evaluator
     }
 
@@ -253,7 +268,7 @@ impl Evaluator {
     }
 
     /// Prepares the engines.
-    fn install(&mut self, settings: &Settings) {
+    fn install(&mut self, mocks: Surroundings, settings: &Settings) {
         let loaded = &self.loaded;
         let exceptions = Exceptions {
             classic: &loaded.exceptions,
@@ -316,10 +331,22 @@ impl Evaluator {
             let label = format!("{}/{}", policy.kind(), policy.metadata.name.value);
             self.invalid.push(refuse(label, errors.to_string()));
         }
+        let objects = &self.cluster.world.params;
+        let (beside, refused) = Beside::new(loaded, &rules, objects, mocks, &self.cluster.discovery);
+        self.beside = beside;
+        for (id, error) in refused {
+            self.invalid.push(refuse(format!("{}/{}", id.kind, id.name), error));
+        }
         let options = Options {
             force: true,
             now: settings.now,
         };
+        let others = loaded.policies.iter();
+        let others =
+            others.filter(|policy| !policy.validates() && !policy.is_native() && policy.as_mutating().is_none());
+        self.other_conversions = others
+            .map(|policy| convert(policy, exceptions, &self.cluster.discovery, options))
+            .collect();
         let policies = loaded.policies.iter().filter(|policy| policy.as_mutating().is_some());
         self.mutating_conversions = policies
             .map(|policy| convert(policy, exceptions, &self.cluster.discovery, options))
@@ -421,6 +448,12 @@ impl Evaluator {
         let environment = self.cluster.environment();
         let controller = self.controller.as_ref();
         let review = controller.map(|controller| controller.review(request, environment));
+        self.respond(request, review)
+    }
+
+    /// Adds the API server's response to Kyverno's, and the difference.
+    fn respond(&self, request: &Request, review: Option<Review>) -> BothResponses {
+        let environment = self.cluster.environment();
         let native = self.native.as_ref();
         let vap = native.map(|native| native.server.review(request, environment));
         let generated = native.is_some_and(|native| native.generated);
@@ -466,6 +499,20 @@ impl Evaluator {
         // A missing native counterpart is the least specific divergence.
         divergences.min_by_key(|divergence| (divergence.class == DivergenceClass::NotConvertible, divergence.class))
     }
+}
+
+/// Reads mocks, and the problem of the image mocks among them.
+fn surroundings(mocks: Value<'_>) -> (Surroundings, Option<Invalid>) {
+    let mut read = Surroundings::read(mocks);
+    let images = mocks.get("imageMocks").or_else(|| mocks.get("images"));
+    let problem = read.read_image_mocks(images.unwrap_or(Value::Null)).err();
+    let problem = problem.map(|message| Invalid {
+        code: Code::BadValue,
+        object: "mocks".to_owned(),
+        field: String::new(),
+        message,
+    });
+    (read, problem)
 }
 
 fn kyverno_answer(request: &Request, review: Review) -> KyvernoResponse {

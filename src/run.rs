@@ -311,7 +311,9 @@ pub enum Outcome {
     Fail,
     /// The policy could not be evaluated.
     Error,
-    /// The policy or rule is of an unsupported type.
+    /// Only an image registry can decide, and no mock states its answer.
+    NeedsRegistry,
+    /// No release of Kyverno's command line evaluates the rule, or there is no policy for the chosen engine.
     Unsupported,
     /// No policy or rule produced a result for the row.
     Unmatched,
@@ -327,12 +329,18 @@ impl Outcome {
         matches!(self, Outcome::Fail | Outcome::Error | Outcome::Unmatched)
     }
 
+    /// Whether the case neither passes nor fails because it was not decided.
+    pub fn is_undecided(self) -> bool {
+        matches!(self, Outcome::NeedsRegistry | Outcome::Unsupported)
+    }
+
     /// The name in the default lens.
     pub fn as_str(self) -> &'static str {
         match self {
             Outcome::Pass => "pass",
             Outcome::Fail => "fail",
             Outcome::Error => "error",
+            Outcome::NeedsRegistry => "needs-registry",
             Outcome::Unsupported => "unsupported",
             Outcome::Unmatched => "unmatched",
             Outcome::Skip => "skip",
@@ -346,6 +354,7 @@ impl Outcome {
             Outcome::Pass => "Pass",
             Outcome::Skip => "Skip",
             Outcome::Silent => "",
+            Outcome::NeedsRegistry => "Needs registry",
             Outcome::Unsupported => "Unsupported",
             Outcome::Fail | Outcome::Error | Outcome::Unmatched => "Fail",
         }

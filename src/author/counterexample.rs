@@ -47,7 +47,7 @@ pub fn suite_of(
         let case = case.ok_or("no row has a result")?;
         let status = case.kyverno.as_ref().map_or(Status::NoMatch, |answer| answer.status);
         row["result"] = json!(match status {
-            Status::Unsupported => "skip",
+            status if status.is_undecided() => "skip",
             status => result(status),
         });
         if let Some(divergence) = &case.divergence {

@@ -370,7 +370,11 @@ fn rule_cases(
         let wanted = |behaviour: &&Behaviour| match behaviour.fate {
             RequestOutcome::Complies => passes,
             RequestOutcome::Violates(_) => !passes,
-            RequestOutcome::LeftAlone | RequestOutcome::Skipped => false,
+            RequestOutcome::LeftAlone
+            | RequestOutcome::Skipped
+            | RequestOutcome::Changed
+            | RequestOutcome::Unchanged
+            | RequestOutcome::Fails(_) => false,
         };
         let mut shown: Vec<&Shown> = behaviours
             .list

@@ -101,7 +101,7 @@ pub fn update(suite: &Suite, run: &SuiteRun, acceptance: &Acceptance, wanted: im
         }
         if group
             .iter()
-            .any(|case| matches!(case.outcome, Outcome::Error | Outcome::Unsupported))
+            .any(|case| case.outcome == Outcome::Error || case.outcome.is_undecided())
         {
             if group.iter().any(|case| case.outcome == Outcome::Error) {
                 update.left.push(left(*place, "this could not be decided".to_owned()));

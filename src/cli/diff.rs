@@ -24,7 +24,10 @@ use crate::{
 };
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
-use kyvtest_model::{kube::Discovery, verdict::DivergenceClass};
+use kyvtest_model::{
+    kube::Discovery,
+    verdict::{DivergenceClass, Status},
+};
 use kyvtest_prove::{
     Layer,
     body::{self, Setting},
@@ -189,7 +192,7 @@ impl Args {
             output.diagnostic(&diagnostic.with_help(help), &Sources::new());
             exit = exit.combine(Exit::NoTests);
         }
-        let undecided = cases.clone().filter(|case| case.unsupported).count();
+        let undecided = cases.clone().filter(|case| case.undecided.is_some()).count();
         if cases.clone().next().is_some() || !self.prove {
             exit = exit.combine(self.unsupported.check(undecided, cases.count(), output));
         }
@@ -404,14 +407,10 @@ fn human(found: &Diff, all: bool, messages: bool) -> String {
         for case in &pair.cases {
             let class = case.divergence.as_ref().map(|found| found.class.as_str());
             let only_message = class == Some(DivergenceClass::Message.as_str()) && !messages;
-            if (class.is_none() || only_message) && !all && !case.unsupported {
+            if (class.is_none() || only_message) && !all && case.undecided.is_none() {
                 continue;
             }
-            let word = if case.unsupported {
-                "unsupported"
-            } else {
-                class.unwrap_or("equal")
-            };
+            let word = case.undecided.map(Status::as_str).or(class).unwrap_or("equal");
             let _ = writeln!(out, "  {word}: {} {}", case.operation, shown(case));
             let _ = writeln!(out, "    from: {}", describe(&case.from));
             let _ = writeln!(out, "    to:   {}", describe(&case.to));
@@ -466,7 +465,7 @@ fn describe(answer: &CaseVerdict) -> String {
 /// `3 equal, 1 weaker`, classes in their order.
 fn counts<'c>(cases: impl Iterator<Item = &'c DiffCase> + Clone) -> String {
     let number = |class: Option<DivergenceClass>| {
-        let same = |case: &&DiffCase| case.divergence.as_ref().map(|found| found.class) == class && !case.unsupported;
+        let same = |case: &&DiffCase| case.divergence.as_ref().map(|found| found.class) == class && case.undecided.is_none();
         cases.clone().filter(same).count()
     };
     let mut parts = vec![format!("{} equal", number(None))];
@@ -476,9 +475,11 @@ fn counts<'c>(cases: impl Iterator<Item = &'c DiffCase> + Clone) -> String {
             parts.push(format!("{n} {class}"));
         }
     }
-    let unsupported = cases.clone().filter(|case| case.unsupported).count();
-    if unsupported > 0 {
-        parts.push(format!("{unsupported} unsupported"));
+    for status in [Status::NeedsRegistry, Status::Unsupported] {
+        let n = cases.clone().filter(|case| case.undecided == Some(status)).count();
+        if n > 0 {
+            parts.push(format!("{n} {status}"));
+        }
     }
     parts.join(", ")
 }
@@ -500,9 +501,10 @@ fn to_json(found: &Diff, proofs: &[Option<PairProof>], now: Option<Timestamp>) -
             "operation": case.operation.as_str(),
             "from": answer(&case.from),
             "to": answer(&case.to),
-            "class": if case.unsupported { "unsupported" } else {
-                case.divergence.as_ref().map_or("equal", |found| found.class.as_str())
-            },
+            "class": case.undecided.map_or_else(
+                || case.divergence.as_ref().map_or("equal", |found| found.class.as_str()),
+                Status::as_str,
+            ),
         })
     };
     let pairs: Vec<Json> = found

@@ -4,7 +4,6 @@ use std::{
     fmt::Write as _,
     io::Write as _,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use clap::ValueEnum;
@@ -23,16 +22,13 @@ use crate::{
     eval::{BothResponses, Evaluator, Settings, compat, line},
     run::{Data, lens},
 };
-use kyvtest_cel::host::NoHost;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources, Span},
     value::Document,
 };
-use kyvtest_kyverno::{classic_policy::CompiledClassicPolicy, input::Input, lens::Lens};
 use kyvtest_model::{
     compare::Divergence,
-    kube::{NAME_LABEL, Request},
-    policy::ClassicPolicy,
+    kube::NAME_LABEL,
     verdict::{Effect, Status},
 };
 use kyvtest_prove::server::Refused;
@@ -53,10 +49,11 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "FILE", conflicts_with = "cases")]
     policy: Vec<PathBuf>,
 
-    /// Responses to HTTP calls, global context entries and image metadata
+    /// Responses to HTTP calls, global context entries, image metadata and image mocks
     ///
     /// The keys `apiCallResponses` and `globalContextEntries` are those of a test file; `context` has `resources` and
-    /// `images`, the `spec` of a Context file. Other keys are ignored, so that a test file can be given.
+    /// `images`, the `spec` of a Context file; `imageMocks`, or `images` of a sidecar, state what registries would answer.
+    /// Other keys are ignored, so that a test file or a sidecar can be given.
     #[arg(long, value_name = "FILE", conflicts_with = "cases")]
     mocks: Option<PathBuf>,
 
@@ -183,12 +180,7 @@ impl Args {
                 .with_help("give files with policies: `--policy FILE`")
                 .into());
         }
-        let mut seen = request.clone();
-        if data == Data::Normalised {
-            // A rejected object is evaluated unchanged.
-            let _ = cluster.admit(&mut seen);
-        }
-        let undecided = undecided(&cluster, &seen, &answers);
+        let undecided = undecided(&answers);
         let text = match self.format {
             Format::Json => {
                 let mut report = line::render(&answers);
@@ -220,9 +212,12 @@ impl Args {
             _ => Exit::Success,
         };
         if let Some(policy) = undecided {
-            let message =
-                format!("policy `{policy}` has rules that kyvtest does not support, so Kyverno may decide differently");
-            output.diagnostic(&Diagnostic::new(Code::Undecided, message), &Sources::new());
+            let message = format!("policy `{policy}` needs a registry, which may deny the request");
+            let help = "state what the registry would answer in `imageMocks` of `--mocks FILE`";
+            output.diagnostic(
+                &Diagnostic::new(Code::NeedsRegistry, message).with_help(help),
+                &Sources::new(),
+            );
             exit = exit.combine(Exit::BelowThreshold);
         }
         if let Some(refused) = &refused {
@@ -342,27 +337,12 @@ fn difference(answers: &BothResponses, raw: &BothResponses) -> Option<String> {
     (!texts.is_empty()).then(|| format!("with `--data raw`: {}", texts.join("; ")))
 }
 
-/// The first policy with a matching rule that is not decided, unless another rule denies the request anyway.
-fn undecided<'c>(cluster: &'c Evaluator, request: &Request, answers: &BothResponses) -> Option<&'c str> {
-    if answers.kyverno.as_ref()?.review.refusal.is_some() {
-        return None;
-    }
-    let input = Input::new(request, cluster.world(), cluster.discovery(), Lens::CLUSTER);
-    let unsupported = |policy: &&Arc<ClassicPolicy>| {
-        let compiled = CompiledClassicPolicy::new(Arc::clone(policy));
-        let rules = compiled.decide(&input, &[], &NoHost).rules;
-        rules
-            .iter()
-            .any(|rule| rule.status == Status::Unsupported && is_enforced(policy, &rule.rule))
-    };
-    let policy = cluster.loaded().classic().find(unsupported)?;
-    Some(&policy.metadata.name.value)
-}
-
-/// Whether a rule may deny a request: it validates or verifies images.
-fn is_enforced(policy: &ClassicPolicy, rule: &str) -> bool {
-    let own = policy.spec.rules.iter().find(|own| own.name.value == rule);
-    own.is_none_or(|own| own.validate.is_some() || own.verify_images.is_some())
+/// The first policy that is not decided, unless another one denies the request anyway.
+fn undecided(answers: &BothResponses) -> Option<&str> {
+    let kyverno = answers.kyverno.as_ref().filter(|kyverno| kyverno.is_undecided())?;
+    let mut undecided = kyverno.review.answers.iter();
+    let found = undecided.find(|answered| answered.response.status.is_undecided())?;
+    Some(&found.policy)
 }
 
 /// The Namespace of a request, with labels written as `a=b,c=d`.

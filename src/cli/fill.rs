@@ -14,7 +14,7 @@ use crate::{
         mutation,
         suite_writer::File,
     },
-    run::{Extras, Settings, SuiteRun},
+    run::{Extras, Settings, SuiteRun, analysis::Behaviour},
     suite::{self, Disk, Options, Suite},
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources};
@@ -91,7 +91,9 @@ impl Args {
         let mut missing = Vec::new();
         for policy in &run.behaviours {
             let rules = rules(&policy.name);
-            for behaviour in policy.found.list.iter().filter(|behaviour| !behaviour.exercised) {
+            // Rows about changed objects are written with the objects, see `author::mutation`.
+            let missing_here = |behaviour: &&Behaviour| !behaviour.exercised && !behaviour.mutates;
+            for behaviour in policy.found.list.iter().filter(missing_here) {
                 let Some(shown) = &behaviour.witness else { continue };
                 missing.push(Missing {
                     policy: &policy.name,

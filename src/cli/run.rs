@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     report::{self, CaseStatus, Dialect, Format, Level, Per, ReportInput, Run, Summary, human},
-    run::{DataNotes, Event, Executed, Extras, FinishedSuite, Order, Outcome, Stop, SuiteRun, overrides::Override},
+    run::{DataNotes, Event, Executed, Extras, FinishedSuite, Order, Stop, SuiteRun, overrides::Override},
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
@@ -205,7 +205,7 @@ impl Unsupported {
         let severity = if fails { Severity::Error } else { Severity::Warning };
         let diagnostic = Diagnostic::new(
             Code::Undecided,
-            format!("{count}: kyvtest does not support the policy or rule"),
+            format!("{count}: an image needs a registry, or the rule is not supported"),
         );
         let help = "`--status-level skip` lists them; `--unsupported pass|warn|fail` chooses the exit code";
         output.diagnostic(&diagnostic.with_severity(severity).with_help(help), &Sources::new());
@@ -471,7 +471,7 @@ impl Args {
         let cases = executed.runs.iter().flat_map(|timed| &timed.run.cases);
         let undecided = cases
             .clone()
-            .filter(|case| case.outcome == Outcome::Unsupported)
+            .filter(|case| case.outcome.is_undecided())
             .count();
         let cases = cases.count();
         // `kyverno test` decides these cases, so its exit code does not reflect them.

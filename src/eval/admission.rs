@@ -27,12 +27,7 @@ impl Evaluator {
     /// Like [`Evaluator::evaluate`], with a server that completes objects in its own way.
     pub fn evaluate_on(&self, server: &Server, request: &Request, data: Data) -> (BothResponses, Option<Refused>) {
         if !self.mutates() {
-            let mut seen = request.clone();
-            let refused = match data {
-                Data::Raw => None,
-                Data::Normalised => server.admit(&mut seen).err(),
-            };
-            return (self.decide(&seen), refused);
+            return self.evaluate_unchanged(server, request, data);
         }
         let prepared = Prepared::new(server, request, data);
         let phases = Phases {
@@ -41,14 +36,15 @@ impl Evaluator {
             environment: self.cluster.environment(),
         };
         let controller = self.controller.as_ref();
-        let has_kyverno = !self.mutating.is_empty() || controller.is_some();
-        let kyverno = has_kyverno.then(|| phases.kyverno(&self.mutating, controller));
+        let has_kyverno = !self.mutating.is_empty() || controller.is_some() || self.beside.is_some();
+        let kyverno = has_kyverno.then(|| phases.kyverno(&self.mutating, controller, self.beside.as_ref()));
         let native = self.native.as_ref().map(|native| phases.native(&native.server));
         let divergence = match (&kyverno, &native) {
             (Some(kyverno), Some(native)) => self.mutation_divergence(phases, kyverno, native),
             (Some(_), None) => self.missing_counterpart(),
             (None, _) => None,
         };
+        let divergence = divergence.or_else(|| self.without_counterpart());
         let answers = BothResponses {
             divergence,
             generated: self.native.as_ref().is_some_and(|native| native.generated),
@@ -58,6 +54,38 @@ impl Evaluator {
             vap: native.map(|side| side.answer),
         };
         (answers, prepared.refused)
+    }
+
+    /// Evaluates a request that no mutating policy changes.
+    fn evaluate_unchanged(&self, server: &Server, request: &Request, data: Data) -> (BothResponses, Option<Refused>) {
+        let mut seen = request.clone();
+        let refused = match data {
+            Data::Raw => None,
+            Data::Normalised => server.admit(&mut seen).err(),
+        };
+        if self.beside.is_none() {
+            return (self.decide(&seen), refused);
+        }
+        let prepared = Prepared::new(server, request, data);
+        let phases = Phases {
+            server,
+            prepared: &prepared,
+            environment: self.cluster.environment(),
+        };
+        let side = phases.kyverno(&self.mutating, self.controller.as_ref(), self.beside.as_ref());
+        let mut answers = self.respond(&seen, Some(side.answer));
+        answers.kyverno_object = side.object.filter(|object| !object.root().is_null());
+        answers.divergence = answers.divergence.or_else(|| self.without_counterpart());
+        (answers, refused)
+    }
+
+    /// The reason why a policy of another kind has no native counterpart, if the native policies are generated ones.
+    fn without_counterpart(&self) -> Option<Divergence> {
+        let mut policies = self.loaded.policies.iter();
+        if policies.any(kyvtest_model::policy::Policy::is_native) {
+            return None;
+        }
+        self.other_conversions.iter().find_map(missing_counterpart)
     }
 
     /// Whether a policy may change objects.

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::{BothResponses, Evaluator, Settings};
 use kyvtest_go_compat::value::{Document, go_json};
-use kyvtest_kyverno::config::Config;
+use kyvtest_kyverno::{config::Config, refusal::Answered, response::RegistryUse};
 use kyvtest_prove::server::{Data, Refused};
 
 /// The result of a line, or its error.
@@ -18,7 +18,7 @@ pub struct Line {
 }
 
 /// The keys of a line.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "id",
     "objects",
     "request",
@@ -27,6 +27,7 @@ const KEYS: [&str; 8] = [
     "apiCallResponses",
     "globalContextEntries",
     "context",
+    "imageMocks",
 ];
 
 pub fn answer(text: &str, settings: &Settings) -> Line {
@@ -120,6 +121,25 @@ fn json_object(object: Option<&Document>) -> Json {
     read.unwrap_or_else(|| object.root().to_serde())
 }
 
+/// The result of a rule; `generated` and `mocked` are present if they apply.
+fn rule(answered: &Answered) -> Json {
+    let response = &answered.response;
+    let mut rule = json!({
+        "policy": answered.policy,
+        "rule": response.rule,
+        "status": response.status.as_str(),
+        "message": response.message,
+    });
+    if !answered.generated.is_empty() {
+        let generated = answered.generated.iter().map(|object| json_object(Some(object)));
+        rule["generated"] = generated.collect();
+    }
+    if response.registry == RegistryUse::Mocked {
+        rule["mocked"] = true.into();
+    }
+    rule
+}
+
 /// The responses as JSON: the keys `kyverno`, `vap` and `divergence`.
 pub fn render(answers: &BothResponses) -> serde_json::Map<String, Json> {
     let kyverno = answers.kyverno.as_ref().map(|kyverno| {
@@ -127,18 +147,13 @@ pub fn render(answers: &BothResponses) -> serde_json::Map<String, Json> {
         let rules: Vec<Json> = review
             .answers
             .iter()
-            .map(|answered| {
-                json!({
-                    "policy": answered.policy,
-                    "rule": answered.response.rule,
-                    "status": answered.response.status.as_str(),
-                    "message": answered.response.message,
-                })
-            })
+            .map(rule)
             .collect();
+        // Only a registry knows whether a request with such a result is admitted.
+        let decided = !kyverno.is_undecided();
         json!({
-            "allowed": review.refusal.is_none(),
-            "code": kyverno.code,
+            "allowed": decided.then_some(review.refusal.is_none()),
+            "code": decided.then_some(kyverno.code),
             "status": kyverno.status.as_str(),
             "effect": kyverno.effect.as_str(),
             "message": kyverno.message,

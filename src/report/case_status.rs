@@ -15,7 +15,9 @@ pub enum CaseStatus {
     Unmatched,
     /// The result is as expected, but the engines diverge.
     Diverge,
-    /// The policy or rule is of an unsupported type.
+    /// Only an image registry can decide, and no mock states its answer.
+    NeedsRegistry,
+    /// No release of Kyverno's command line evaluates the rule, or there is no policy for the chosen engine.
     Unsupported,
     /// `kyverno test` skips the row, or prints nothing for it.
     Skip,
@@ -23,11 +25,12 @@ pub enum CaseStatus {
 
 impl CaseStatus {
     /// All of them, problems first.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Fail,
         Self::Error,
         Self::Unmatched,
         Self::Diverge,
+        Self::NeedsRegistry,
         Self::Unsupported,
         Self::Skip,
         Self::Pass,
@@ -41,6 +44,7 @@ impl CaseStatus {
             Outcome::Fail => Self::Fail,
             Outcome::Error => Self::Error,
             Outcome::Unmatched => Self::Unmatched,
+            Outcome::NeedsRegistry => Self::NeedsRegistry,
             Outcome::Unsupported => Self::Unsupported,
             Outcome::Skip | Outcome::Silent => Self::Skip,
         }
@@ -51,7 +55,7 @@ impl CaseStatus {
         match self {
             Self::Fail | Self::Error | Self::Unmatched => 0,
             Self::Diverge => 1,
-            Self::Pass | Self::Unsupported | Self::Skip => 2,
+            Self::Pass | Self::NeedsRegistry | Self::Unsupported | Self::Skip => 2,
         }
     }
 
@@ -69,6 +73,7 @@ impl CaseStatus {
             Self::Error => "Error",
             Self::Unmatched => "Unmatched",
             Self::Diverge => "Diverge",
+            Self::NeedsRegistry => "Needs registry",
             Self::Unsupported => "Unsupported",
             Self::Skip => "Skip",
         }
@@ -83,7 +88,9 @@ impl CaseStatus {
                 let class = case.divergence.as_ref().map_or("", |found| found.class.as_str());
                 format!("divergence.{class}")
             }
-            Self::Pass | Self::Fail | Self::Unsupported | Self::Skip => "expectation.mismatch".to_owned(),
+            Self::Pass | Self::Fail | Self::NeedsRegistry | Self::Unsupported | Self::Skip => {
+                "expectation.mismatch".to_owned()
+            }
         }
     }
 }

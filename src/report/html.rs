@@ -34,6 +34,7 @@ fn totals(view: &ReportInput<'_>, body: &mut String) {
         ("error", summary.error, "bad"),
         ("unmatched", summary.unmatched, "bad"),
         ("diverge", summary.diverging, "bad"),
+        ("needs registry", summary.needs_registry, "odd"),
         ("unsupported", summary.unsupported, "odd"),
         ("broken suites", summary.broken, "bad"),
     ] {
@@ -84,7 +85,7 @@ fn suite((run, sources): &Run<'_>, view: &ReportInput<'_>, body: &mut String) {
         let class = match standing {
             CaseStatus::Pass => "good",
             CaseStatus::Fail | CaseStatus::Error | CaseStatus::Unmatched | CaseStatus::Diverge => "bad",
-            CaseStatus::Unsupported | CaseStatus::Skip => "odd",
+            CaseStatus::NeedsRegistry | CaseStatus::Unsupported | CaseStatus::Skip => "odd",
         };
         let _ = writeln!(
             body,

@@ -443,6 +443,7 @@ pub fn summary<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, elapsed: Option
         (CaseStatus::Error, "error"),
         (CaseStatus::Unmatched, "unmatched"),
         (CaseStatus::Diverge, "diverge"),
+        (CaseStatus::NeedsRegistry, "needs registry"),
         (CaseStatus::Unsupported, "unsupported"),
         (CaseStatus::Skip, "skip"),
     ] {
@@ -507,6 +508,7 @@ fn word(case: &Case) -> (&'static str, Style) {
         Outcome::Fail => ("FAIL", bad),
         Outcome::Error => ("ERROR", bad),
         Outcome::Unmatched => ("UNMATCHED", bad),
+        Outcome::NeedsRegistry => ("NEEDS REGISTRY", odd),
         Outcome::Unsupported => ("UNSUPPORTED", odd),
         Outcome::Skip => ("SKIP", odd),
         Outcome::Silent => ("SILENT", odd),

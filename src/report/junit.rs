@@ -302,7 +302,7 @@ fn status(case: &Case, sources: &Sources) -> TestCaseStatus {
         Outcome::Fail => not(NonSuccessKind::Failure, "expectation.mismatch", &case.reason),
         Outcome::Unmatched => not(NonSuccessKind::Failure, "expectation.unmatched", &case.reason),
         Outcome::Error => not(NonSuccessKind::Error, "policy.refused", &case.reason),
-        Outcome::Unsupported | Outcome::Skip => match case.findings.first() {
+        Outcome::NeedsRegistry | Outcome::Unsupported | Outcome::Skip => match case.findings.first() {
             Some(finding) => skipped(&format!("{}: {}", finding.code, finding.message)),
             None => skipped(&case.reason),
         },

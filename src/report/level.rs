@@ -48,7 +48,7 @@ impl Level {
             CaseStatus::Fail | CaseStatus::Error | CaseStatus::Unmatched => Self::Fail,
             CaseStatus::Diverge => Self::Diverge,
             CaseStatus::Skip if case.outcome == Outcome::Silent => Self::All,
-            CaseStatus::Unsupported | CaseStatus::Skip => Self::Skip,
+            CaseStatus::NeedsRegistry | CaseStatus::Unsupported | CaseStatus::Skip => Self::Skip,
             CaseStatus::Pass => Self::Pass,
         }
     }

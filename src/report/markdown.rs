@@ -62,6 +62,7 @@ fn heading(view: &ReportInput<'_>) -> String {
         ("error", summary.error),
         ("unmatched", summary.unmatched),
         ("diverge", summary.diverging),
+        ("needs registry", summary.needs_registry),
         ("unsupported", summary.unsupported),
         ("broken suites", summary.broken),
     ] {

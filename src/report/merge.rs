@@ -153,6 +153,7 @@ pub fn json(reports: &[&str], strongest: Strongest<'_>) -> Result<Merged, (usize
             "pass": total("pass"),
             "fail": total("fail"),
             "error": total("error"),
+            "needsRegistry": total("needsRegistry"),
             "unsupported": total("unsupported"),
             "unmatched": total("unmatched"),
             "skipped": total("skipped"),

@@ -18,7 +18,9 @@ pub struct Summary {
     pub fail: usize,
     /// Cases of policies that Kyverno rejects.
     pub error: usize,
-    /// Undecided cases.
+    /// Cases that only an image registry can decide.
+    pub needs_registry: usize,
+    /// Cases that no engine evaluates.
     pub unsupported: usize,
     /// Cases without a result of a policy or rule.
     pub unmatched: usize,
@@ -48,6 +50,7 @@ impl Summary {
                     Outcome::Pass | Outcome::Skip => summary.pass += 1,
                     Outcome::Fail => summary.fail += 1,
                     Outcome::Error => summary.error += 1,
+                    Outcome::NeedsRegistry => summary.needs_registry += 1,
                     Outcome::Unsupported => summary.unsupported += 1,
                     Outcome::Unmatched => summary.unmatched += 1,
                     Outcome::Silent => {}
@@ -69,6 +72,7 @@ impl Summary {
             "pass": self.pass,
             "fail": self.fail,
             "error": self.error,
+            "needsRegistry": self.needs_registry,
             "unsupported": self.unsupported,
             "unmatched": self.unmatched,
             "skipped": self.skipped,

@@ -51,7 +51,11 @@ fn suite((run, sources): &Run<'_>, points: &mut Vec<Point>) {
     for case in &run.cases {
         let standing = CaseStatus::of(case);
         let problem = standing.is_problem();
-        let skipped = matches!(standing, CaseStatus::Unsupported | CaseStatus::Skip).then(|| reason(case));
+        let skipped = matches!(
+            standing,
+            CaseStatus::NeedsRegistry | CaseStatus::Unsupported | CaseStatus::Skip
+        )
+        .then(|| reason(case));
         let details = || human::details(case, sources);
         let text = if problem {
             block(

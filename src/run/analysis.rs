@@ -12,12 +12,13 @@ use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::diagnostic::FileId;
 use kyvtest_kyverno::lowered::Lowered;
 use kyvtest_model::{
+    kube::{Cluster, Request},
     policy::{Loaded, Mode, Policy, ValidatingAdmissionPolicyBinding},
     verdict::{Effect, Verdict},
 };
 use kyvtest_prove::{
     self, Layer, Options, Stats, World,
-    behaviour::{Behaviours, Tried, behaviours},
+    behaviour::{Behaviours, Tried, behaviours, mutating_behaviours},
     body::{self, Side, compare_sides},
 };
 
@@ -39,11 +40,12 @@ pub struct PolicyAnalysis<T> {
     pub found: T,
 }
 
-/// The policies of a suite that have, or could have, a native counterpart, in the order of the files.
-fn originals(engines: &Engines<'_>) -> Vec<Policy> {
+/// The policies of a suite that validate requests, and if wanted those that change them, in the order of the files.
+fn originals(engines: &Engines<'_>, with_mutating: bool) -> Vec<Policy> {
     let loaded = &engines.suite.policies;
     let evaluated = |policy: &&Policy| match policy {
         Policy::Classic(policy) => engines.controller.policy(&policy.id()).is_some(),
+        Policy::Mutating(_) => with_mutating,
         _ => policy.validates(),
     };
     let mut all: Vec<Policy> = loaded.policies.iter().filter(evaluated).cloned().collect();
@@ -51,7 +53,11 @@ fn originals(engines: &Engines<'_>) -> Vec<Policy> {
     all
 }
 
-fn each<T>(engines: &Engines<'_>, find: impl Fn(&Policy, Exceptions<'_>, &Options<'_>) -> T) -> Vec<PolicyAnalysis<T>> {
+fn each<T>(
+    engines: &Engines<'_>,
+    with_mutating: bool,
+    find: impl Fn(&Policy, Exceptions<'_>, &Options<'_>) -> T,
+) -> Vec<PolicyAnalysis<T>> {
     let exceptions = Exceptions {
         classic: &engines.suite.exceptions.exceptions,
         cel: &engines.suite.exceptions.cel_exceptions,
@@ -65,7 +71,7 @@ fn each<T>(engines: &Engines<'_>, find: impl Fn(&Policy, Exceptions<'_>, &Option
         stop: engines.settings.extras.stop,
         ..Options::default()
     };
-    let found = originals(engines).into_iter().map(|policy| PolicyAnalysis {
+    let found = originals(engines, with_mutating).into_iter().map(|policy| PolicyAnalysis {
         found: find(&policy, exceptions, &options),
         name: policy.name().to_owned(),
         kind: policy.id().kind,
@@ -78,7 +84,7 @@ fn each<T>(engines: &Engines<'_>, find: impl Fn(&Policy, Exceptions<'_>, &Option
 /// The label of each policy.
 pub(super) fn proofs(engines: &Engines<'_>) -> Vec<PolicyAnalysis<Proof>> {
     let discovery = &engines.cluster.cluster.discovery;
-    each(engines, |original, exceptions, options| {
+    each(engines, false, |original, exceptions, options| {
         match &engines.settings.extras.to {
             None => kyvtest_prove::prove(original, exceptions, None, discovery, options),
             Some(to) => compared(original, to, engines),
@@ -167,7 +173,7 @@ const fn word(effect: Effect) -> &'static str {
 /// The behaviours of each policy that rows or cases test, and which of them they exercise.
 pub(super) fn all_behaviours(engines: &Engines<'_>, host: &dyn Host) -> Vec<PolicyAnalysis<Behaviours>> {
     let watch = CoverageRecorder::new(engines.suite);
-    let mut found = each(engines, |original, exceptions, options| {
+    let mut found = each(engines, true, |original, exceptions, options| {
         // Only policies on requests have behaviours.
         if let Policy::Validating(policy) = original
             && policy.spec.evaluation.mode != Mode::Kubernetes
@@ -175,19 +181,30 @@ pub(super) fn all_behaviours(engines: &Engines<'_>, host: &dyn Host) -> Vec<Poli
             return Behaviours::default();
         }
         let tried = tried(engines, &watch, original, host);
-        let cluster = &engines.cluster.cluster;
-        behaviours(
-            original,
-            exceptions,
-            &cluster.discovery,
-            options,
-            &tried,
-            &cluster.world,
-            host,
-        )
+        let Cluster { discovery, world, .. } = &engines.cluster.cluster;
+        let requests: Vec<Request> = tried.iter().map(|tried| tried.request.clone()).collect();
+        let mut found = mutating_behaviours(original, exceptions, discovery, options, &requests, world, host);
+        if let Some(validating) = validating(original) {
+            let validation = behaviours(&validating, exceptions, discovery, options, &tried, world, host);
+            found.list.extend(validation.list);
+            if found.note.is_empty() {
+                found.note = validation.note;
+            }
+        }
+        found
     });
     found.retain(|policy| !policy.found.list.is_empty() || !policy.found.note.is_empty());
     found
+}
+
+/// The policy with the rules that validate; `None` if there is none.
+fn validating(original: &Policy) -> Option<Policy> {
+    let Policy::Classic(policy) = original else {
+        return original.validates().then(|| original.clone());
+    };
+    let mut own = (**policy).clone();
+    own.spec.rules.retain(|rule| rule.validate.is_some());
+    (!own.spec.rules.is_empty()).then(|| Policy::Classic(Arc::new(own)))
 }
 
 /// The requests that rows and cases name for a policy, with its verdicts.

@@ -12,7 +12,6 @@ use kyvtest_kyverno::{offline::RuleType, response::RuleResponse};
 use kyvtest_model::{
     kube::{Discovery, Operation},
     policy::{PolicyKind, Spanned, Text},
-    verdict::Status,
 };
 
 /// The reason of a row that passes because no rule had a result.
@@ -330,7 +329,7 @@ impl Judge<'_> {
         let expected = self.row.unknown_result.as_deref();
         let expected = expected.unwrap_or_else(|| self.row.result.value.as_str());
         let (outcome, reason) = match status.as_str() {
-            _ if status == Status::Unsupported => (Outcome::Unsupported, "Unsupported".to_owned()),
+            _ if status.is_undecided() => (Outcome::Unsupported, "Unsupported".to_owned()),
             got if got == expected => (Outcome::Pass, "Ok".to_owned()),
             got => (Outcome::Fail, format!("Want {expected}, got {got}")),
         };

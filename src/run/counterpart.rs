@@ -10,7 +10,7 @@ use kyvtest_cel::observe::Observer;
 use kyvtest_convert::Exceptions;
 use kyvtest_model::{
     kube::{Discovery, Environment, Request},
-    verdict::{Status, Verdict},
+    verdict::Verdict,
 };
 use kyvtest_prove::pair::Pair;
 use mutating::MutatingPair;
@@ -104,7 +104,7 @@ impl Counterparts {
                 .iter()
                 .flat_map(|response| response.rules.iter().map(|rule| rule.verdict(response.scored)))
                 .collect();
-            if own.is_empty() || verdicts.iter().any(|verdict| verdict.status == Status::Unsupported) {
+            if own.is_empty() || verdicts.iter().any(|verdict| verdict.status.is_undecided()) {
                 continue;
             }
             let begin = watch.map(|watch| watch());

@@ -44,8 +44,8 @@ pub struct DiffCase {
     pub to: CaseVerdict,
     /// `weaker` if the `to` side admits more.
     pub divergence: Option<Divergence>,
-    /// Whether one side cannot be decided.
-    pub unsupported: bool,
+    /// The status of a side that is not decided.
+    pub undecided: Option<Status>,
 }
 
 /// The comparison of two sets.
@@ -260,19 +260,18 @@ fn compare_policies(
         for (key, run) in requests(&from_list) {
             let (ours, operation) = verdict(&from_list, &key, run, &pair.from);
             let (theirs, _) = verdict(&to_list, &key, run, &pair.to);
-            let unsupported = [&ours, &theirs]
-                .iter()
-                .any(|verdict| verdict.status == Status::Unsupported);
+            let undecided = [&ours, &theirs].into_iter().map(|verdict| verdict.status);
+            let undecided = undecided.filter(|status| status.is_undecided()).max();
             let objects =
                 [(&from_list, &pair.from), (&to_list, &pair.to)].map(|(list, name)| mutated(list, &key, run, name));
-            let divergence = compare_sides(&ours, &theirs, &objects).filter(|_| !unsupported);
+            let divergence = compare_sides(&ours, &theirs, &objects).filter(|_| undecided.is_none());
             let case = DiffCase {
                 divergence,
                 resource: key,
                 operation,
                 from: answer(ours),
                 to: answer(theirs),
-                unsupported,
+                undecided,
             };
             // A row may also name the suite's own operation.
             if !cases.contains(&case) {

@@ -18,11 +18,10 @@ use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
     value::Document,
 };
-use kyvtest_kyverno::{classic_policy::CompiledClassicPolicy, lowered::Lowered, offline::Stage, response::RegistryUse};
+use kyvtest_kyverno::{classic_policy::CompiledClassicPolicy, lowered::Lowered, offline::Stage};
 use kyvtest_model::{
     kube::{Operation, Request},
     policy::{ClassicPolicy, PolicyId},
-    verdict::Status,
 };
 
 /// Evaluates all policies on all resources, or only on those that `only` names: once with the suite's own operation, and once
@@ -212,7 +211,7 @@ impl Subject<'_, '_> {
                 list.extend(own);
             }
             if !self.engines.settings.compat {
-                needs_registry(&mut response, &mut unverified);
+                response.mark_undecided(&mut unverified);
             }
             let mut objects = offline::objects(&mut response, &sent);
             let decoded = |object: &Document| self.engines.cluster.decoded(object);
@@ -322,28 +321,6 @@ impl Subject<'_, '_> {
         response.objects = Some(Arc::new(objects));
         response
     }
-}
-
-/// The message of a result that requires a registry.
-const NEEDS_REGISTRY: &str = "needs a registry; `images` in the sidecar can state what it would answer";
-
-/// Marks results that require a registry; `kyverno test` contacts one that does not respond. Once a result of a rule is
-/// undecided, further ones are redundant; `unverified` are such rules of earlier responses.
-pub(super) fn needs_registry(response: &mut offline::Made, unverified: &mut Vec<(String, String)>) {
-    let policy = response.policy.clone();
-    response.rules.retain_mut(|rule| {
-        if rule.response.registry != RegistryUse::Unanswered {
-            return true;
-        }
-        let key = (policy.clone(), rule.response.rule.clone());
-        if unverified.contains(&key) {
-            return false;
-        }
-        rule.response.status = Status::Unsupported;
-        NEEDS_REGISTRY.clone_into(&mut rule.response.message);
-        unverified.push(key);
-        true
-    });
 }
 
 /// Evaluates the policies for JSON payloads on the payloads.

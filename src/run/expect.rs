@@ -51,7 +51,7 @@ impl<'s> MergedExpectation<'s> {
         for case in cases.iter_mut() {
             case.expected_divergence = self.divergence.cloned();
         }
-        let undecided = |case: &Case| matches!(case.outcome, Outcome::Unsupported | Outcome::Error);
+        let undecided = |case: &Case| case.outcome.is_undecided() || case.outcome == Outcome::Error;
         if cases.iter().any(undecided) {
             return;
         }

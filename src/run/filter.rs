@@ -65,7 +65,16 @@ impl Subject {
             Self::Operation => Operation::ALL.iter().map(|operation| operation.as_str()).collect(),
             Self::Engine => vec!["kyverno", "vap"],
             Self::Result => {
-                let mut words = vec!["pass", "fail", "error", "unsupported", "unmatched", "skip", "diverge"];
+                let mut words = vec![
+                    "pass",
+                    "fail",
+                    "error",
+                    "needs-registry",
+                    "unsupported",
+                    "unmatched",
+                    "skip",
+                    "diverge",
+                ];
                 words.extend(DivergenceClass::ALL.iter().map(|class| class.as_str()));
                 words
             }

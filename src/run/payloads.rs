@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use super::{
     engines::Engines,
-    evaluate::needs_registry,
     offline,
     response::{Key, Response, Responses},
 };
@@ -45,7 +44,7 @@ pub(super) fn evaluate_beside(engines: &Engines<'_>, host: &dyn Host, responses:
         };
         for mut made in made {
             if !engines.settings.compat {
-                needs_registry(&mut made, &mut Vec::new());
+                made.mark_undecided(&mut Vec::new());
             }
             let objects = offline::objects(&mut made, &payload.document);
             let id = PolicyId {

@@ -157,10 +157,6 @@ impl Judge<'_> {
                     },
                 );
                 case.mocked = answer.registry == RegistryUse::Mocked;
-                if answer.registry == RegistryUse::Unanswered {
-                    let finding = case.findings.pop();
-                    case.findings.extend(finding.map(|finding| finding.with_help(MOCKS)));
-                }
                 if let Some(finding) = self.object_finding(response, number) {
                     case.reason.clone_from(&finding.message);
                     case.outcome = Outcome::Fail;
@@ -196,16 +192,20 @@ impl Judge<'_> {
         let expected = self.check.expected();
         let status = answer.status;
         let (outcome, reason) = match (status, self.check.result) {
+            (Status::NeedsRegistry, _) => (Outcome::NeedsRegistry, answer.message.clone()),
             (Status::Unsupported, _) => (Outcome::Unsupported, answer.message.clone()),
             (_, None) => (Outcome::Pass, String::new()),
             (_, Some(_)) if status.as_str() == expected => (Outcome::Pass, String::new()),
             (_, Some(_)) => (Outcome::Fail, format!("expected {expected}, got {status}")),
         };
         let mut case = self.case(Some(rule.to_owned()), key, operation, outcome, &reason);
-        if outcome == Outcome::Unsupported {
+        if outcome.is_undecided() {
             let span = self.check.rule.map_or(self.check.policy.span, |rule| rule.span);
-            case.findings
-                .push(Diagnostic::at(Code::UnsupportedRule, span, answer.message.clone()));
+            let finding = |code| Diagnostic::at(code, span, answer.message.clone());
+            case.findings.push(match outcome {
+                Outcome::NeedsRegistry => finding(Code::NeedsRegistry).with_help(MOCKS),
+                _ => finding(Code::UnsupportedRule),
+            });
         }
         if let (Outcome::Fail, Some(result)) = (outcome, self.check.result) {
             case.findings

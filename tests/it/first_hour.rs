@@ -275,7 +275,7 @@ fn what_was_not_checked_does_not_succeed() {
             "",
         ),
         (&["eval", "--object", pod], 2, "no policy to evaluate"),
-        (&["eval", "--policy", policy, "--object", pod], 5, "does not support"),
+        (&["eval", "--policy", policy, "--object", pod], 5, "needs a registry"),
     ] {
         let output = kyvtest(args);
         assert_eq!(code(&output), expected, "{args:?}: {}", stderr(&output));

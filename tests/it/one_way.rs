@@ -1,7 +1,10 @@
 //! Every command sees the same policies and the same cluster: identity across namespaces, scopes of custom kinds,
 //! rejected policies, bindings without a policy, exit codes.
 
-use std::process::{Command, Output, Stdio};
+use std::{
+    fmt::Write as _,
+    process::{Command, Output, Stdio},
+};
 
 use serde_json::Value;
 
@@ -226,4 +229,89 @@ fn mocks_answer_lookups_in_eval() {
     for line in &lines {
         assert_eq!(line["kyverno"]["status"], "pass", "{line:#}");
     }
+}
+
+/// `eval` evaluates what neither mutates nor validates through the stages of `run`: the results are the same.
+#[test]
+fn other_kinds_have_the_results_of_suites_in_eval() {
+    let output = kyvtest(&["eval", "--cases", "fixtures/one-way/kinds.jsonl"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let mut compared = 0;
+    for suite in ["generation", "deletion", "image-mocks"] {
+        let output = kyvtest(&["run", &format!("suites/{suite}"), "-o", "json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+        let cases = report["suites"][0]["cases"].as_array().expect("cases");
+        for case in cases.iter().filter(|case| case["kyverno"].is_object()) {
+            let of_case = |line: &&Value| {
+                line["id"]["suite"] == suite
+                    && line["id"]["resource"] == case["resource"]["name"]
+                    && line["id"]["kind"] == case["resource"]["kind"]
+            };
+            let line = lines.iter().find(of_case).expect("a line of the resource");
+            let own = line["kyverno"]["rules"].as_array().expect("rules").iter();
+            let mut own = own.filter(|rule| rule["policy"] == case["policy"] && rule["rule"] == case["rule"]);
+            // A refused request does not reach the policies behind the refusal.
+            let refused = line["kyverno"]["allowed"] == false;
+            let status = &case["kyverno"]["status"];
+            let same = own.any(|rule| rule["status"] == *status);
+            assert!(same || refused || status == "no-match", "{case:#}\n{line:#}");
+            compared += usize::from(same);
+        }
+    }
+    assert!(compared >= 14, "{compared} results were compared");
+}
+
+/// The stages of a request: images, validation, generation; and what only a registry can decide.
+#[test]
+fn stages_of_a_request() {
+    let output = kyvtest(&["eval", "--cases", "fixtures/one-way/stages.jsonl"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut shown = String::new();
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        let kyverno = &line["kyverno"];
+        let _ = writeln!(shown, "{}", line["id"].as_str().expect("a text"));
+        for invalid in line["invalid"].as_array().expect("a list") {
+            let _ = writeln!(shown, "  invalid: {invalid}");
+        }
+        if kyverno.is_null() {
+            continue;
+        }
+        let [allowed, status, effect] = ["allowed", "status", "effect"].map(|key| &kyverno[key]);
+        let _ = writeln!(shown, "  allowed {allowed}, status {status}, effect {effect}");
+        for rule in kyverno["rules"].as_array().expect("a list") {
+            let [policy, name, status] = ["policy", "rule", "status"].map(|key| rule[key].as_str().unwrap_or_default());
+            let generated = rule["generated"].as_array().map_or(0, Vec::len);
+            let mocked = if rule["mocked"] == true { ", mocked" } else { "" };
+            let _ = writeln!(shown, "  {policy}/{name}: {status}, {generated} generated{mocked}");
+        }
+        if let Some(image) = kyverno["object"]["spec"]["containers"][0]["image"].as_str() {
+            let _ = writeln!(shown, "  image {image}");
+        }
+    }
+    insta::assert_snapshot!("stages-of-a-request", shown);
+}
+
+/// Without a mock for its image a request is not decided, and the command does not succeed.
+#[test]
+fn images_without_mocks_need_a_registry_in_eval() {
+    let policy = "fixtures/first-hour/unsupported/policy.yaml";
+    let object = "fixtures/first-hour/unsupported/resources.yaml";
+    let output = kyvtest(&["eval", "--policy", policy, "--object", object, "-o", "json"]);
+    assert_eq!(code(&output), 5, "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["kyverno"]["status"], "needs-registry");
+    assert!(report["kyverno"]["allowed"].is_null(), "{report:#}");
+    let mocks = "fixtures/one-way/image-mocks.yaml";
+    let output = kyvtest(&["eval", "--policy", policy, "--object", object, "--mocks", mocks, "-o", "json"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["kyverno"]["status"], "pass", "{report:#}");
+    assert_eq!(report["kyverno"]["rules"][0]["mocked"], true, "{report:#}");
 }

@@ -1,7 +1,7 @@
 //! ClusterPolicy and Policy: gates, rules in order, exceptions, actions.
 //!
 //! Upstream counterpart: `pkg/engine/engine.go`, `pkg/engine/validation.go`, `pkg/engine/internal/match.go` (1.19). Rules that
-//! do not validate, and those about manifests or with assertion trees, answer `unsupported` where they match.
+//! do not validate have no result here; those with assertion trees are `unsupported` if they match.
 
 use std::{
     convert::Infallible,
@@ -71,6 +71,8 @@ enum Body {
     Cel(Box<CompiledRule>),
     Classic(Box<ClassicRule>),
     Unsupported(Unsupported),
+    /// The rule does not validate: other stages evaluate it.
+    Elsewhere,
 }
 
 /// What a policy answers.
@@ -184,7 +186,7 @@ impl CompiledClassicPolicy {
                     rule: &rule.name,
                     programs: match &rule.body {
                         Body::Cel(cel) => cel.programs(),
-                        Body::Classic(_) | Body::Unsupported(_) => Vec::new(),
+                        Body::Classic(_) | Body::Unsupported(_) | Body::Elsewhere => Vec::new(),
                     },
                     parts: parts.found,
                 }
@@ -371,9 +373,10 @@ impl CompiledClassicPolicy {
 
 impl Compiled {
     fn new(policy: &ClassicPolicy, rule: &Rule, lens: Lens) -> Self {
-        let body = match unsupported(rule) {
-            Some(what) => Body::Unsupported(what),
-            None => match (CompiledRule::compile(rule), ClassicRule::new(policy, rule)) {
+        let body = match (&rule.validate, unsupported(rule)) {
+            (None, _) => Body::Elsewhere,
+            (Some(_), Some(what)) => Body::Unsupported(what),
+            (Some(_), None) => match (CompiledRule::compile(rule), ClassicRule::new(policy, rule)) {
                 (Some(cel), _) => Body::Cel(Box::new(cel)),
                 (None, Some(classic)) => Body::Classic(Box::new(classic)),
                 (None, None) => Body::Unsupported(Unsupported::Empty),
@@ -397,8 +400,10 @@ impl Compiled {
         input: &Input<'_>,
         host: &dyn Host,
     ) -> Option<RuleResponse> {
-        if let Body::Unsupported(what) = &self.body {
-            return Some(RuleResponse::unsupported(&self.name, *what));
+        match &self.body {
+            Body::Elsewhere => return None,
+            Body::Unsupported(what) => return Some(RuleResponse::unsupported(&self.name, *what)),
+            Body::Cel(_) | Body::Classic(_) => {}
         }
         // Most rules in CEL have nothing to do before the check.
         if let (Body::Cel(cel), true, []) = (&self.body, self.prelude.is_empty(), step.exceptions.as_slice()) {
@@ -419,14 +424,14 @@ impl Compiled {
                     lifted = driver.granted(&step.exceptions);
                     let is_whole = match &self.body {
                         Body::Classic(rule) => rule.is_lifted_as_a_whole(input.request.operation),
-                        Body::Cel(_) | Body::Unsupported(_) => true,
+                        Body::Cel(_) | Body::Unsupported(_) | Body::Elsewhere => true,
                     };
                     (is_whole && !lifted.is_empty()).then(|| self.response(lifted_by(&lifted), Part::Exception))
                 }
                 Stage::Check => match &self.body {
                     Body::Cel(cel) => Some(cel.decide(input, host)),
                     Body::Classic(rule) => self.checked(driver.check(rule, &lifted)),
-                    Body::Unsupported(_) => None,
+                    Body::Unsupported(_) | Body::Elsewhere => None,
                 },
                 Stage::Conditions | Stage::InvalidSelector => None,
             };
@@ -459,15 +464,7 @@ impl Compiled {
 
 /// What is in a rule that is not decided, in the order in which upstream looks for it.
 fn unsupported(rule: &Rule) -> Option<Unsupported> {
-    let Some(validate) = &rule.validate else {
-        return if rule.mutate.is_some() {
-            Some(Unsupported::Mutate)
-        } else if rule.generate.is_some() {
-            Some(Unsupported::Generate)
-        } else {
-            rule.verify_images.is_some().then_some(Unsupported::VerifyImages)
-        };
-    };
+    let validate = rule.validate.as_ref()?;
     let other = validate.pod_security.is_some() || validate.cel.is_some() || validate.manifests.is_some();
     let classic = [
         &validate.deny,

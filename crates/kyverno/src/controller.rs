@@ -346,6 +346,7 @@ impl Review {
                     policy: response.policy.clone(),
                     is_cel_policy: policy.is_cel(),
                     response: rule,
+                    generated: Vec::new(),
                 });
             }
         }

@@ -263,6 +263,7 @@ impl Installed {
                 policy: self.id.name.clone(),
                 is_cel_policy: false,
                 response,
+                generated: Vec::new(),
             });
         }
         if failed.is_empty() {
@@ -310,6 +311,7 @@ impl Installed {
                 policy: self.id.name.clone(),
                 is_cel_policy: true,
                 response: evaluated.response,
+                generated: Vec::new(),
             });
             if fails {
                 return if self.webhook.fails() {

@@ -9,6 +9,7 @@
 mod case;
 mod client;
 mod deleting;
+mod effect;
 mod generate;
 mod generating;
 mod host;
@@ -17,6 +18,7 @@ mod mutating;
 mod objects;
 mod observed;
 mod registry;
+mod request;
 pub mod resource;
 mod run;
 mod surroundings;
@@ -24,6 +26,7 @@ mod values;
 mod verify_images;
 
 pub use case::{Case, CloneSource};
+pub use request::Beside;
 pub use observed::{CleanupResult, Observed, PolicyResponse, RuleResult, RuleType};
 pub use run::{Stage, checks_images, pass, payload_pass, run};
 pub use surroundings::{Given, Surroundings};

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::response::RuleResponse;
 use kyvtest_go_compat::{
-    value::Value,
+    value::{Document, Value},
     yaml::{go_key, go_value},
 };
 use kyvtest_model::{
@@ -32,6 +32,8 @@ pub struct Answered {
     pub is_cel_policy: bool,
     /// The answer.
     pub response: RuleResponse,
+    /// The objects that the rule generated.
+    pub generated: Vec<Document>,
 }
 
 /// A refusal.

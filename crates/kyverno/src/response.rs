@@ -87,19 +87,14 @@ impl RuleResponse {
     }
 }
 
-/// What is recognised and not decided.
+/// What is recognised and not decided. Kyverno 1.19 refuses such policies, so that only callers which do not validate them
+/// meet it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unsupported {
     /// `validate.assert`
     Assert,
     /// `validate` with nothing in it that decides.
     Empty,
-    /// `mutate`
-    Mutate,
-    /// `generate`
-    Generate,
-    /// `verifyImages`
-    VerifyImages,
 }
 
 impl Unsupported {
@@ -108,16 +103,13 @@ impl Unsupported {
         match self {
             Self::Assert => "unsupported-assert",
             Self::Empty => "unsupported-empty",
-            Self::Mutate => "unsupported-mutate",
-            Self::Generate => "unsupported-generate",
-            Self::VerifyImages => "unsupported-verify-images",
         }
     }
 
     const fn explanation(self) -> &'static str {
         match self {
             Self::Empty => "the rule has nothing that is evaluated",
-            Self::Assert | Self::Mutate | Self::Generate | Self::VerifyImages => "rules of this type are not evaluated",
+            Self::Assert => "rules of this type are not evaluated",
         }
     }
 }

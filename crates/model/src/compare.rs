@@ -46,7 +46,7 @@ pub fn class(kyverno: &Verdict, native: &Verdict) -> Option<DivergenceClass> {
     // A rule that an exception exempts is not evaluated, even if it is reported as passed.
     let lifted = |verdict: &Verdict| matches!(verdict.trace.part, Part::Exception | Part::ExceptionCondition);
     let evaluated = |verdict: &Verdict| {
-        let spoke = !matches!(verdict.status, Status::NoMatch | Status::Skip | Status::Unsupported);
+        let spoke = !matches!(verdict.status, Status::NoMatch | Status::Skip) && !verdict.status.is_undecided();
         spoke && !lifted(verdict) || verdict.trace.erred
     };
     if ours == Effect::Deny && theirs != Effect::Deny || ours.objects() && !theirs.objects() {

@@ -1,7 +1,7 @@
 //! The verdict of an engine on one request: a status for the report, an effect for the user of the cluster, and the
 //! part of the policy that decided.
 //!
-//! The statuses are those of Kyverno's reports, plus `no-match` and `unsupported`.
+//! The statuses are those of Kyverno's reports, plus `no-match`, `needs-registry` and `unsupported`.
 
 use std::fmt;
 
@@ -20,7 +20,9 @@ pub enum Status {
     Skip,
     /// The policy does not match.
     NoMatch,
-    /// The rule's type is not evaluated here.
+    /// Only an image registry can decide, and no mock states its answer.
+    NeedsRegistry,
+    /// No release of Kyverno's command line evaluates the rule.
     Unsupported,
 }
 
@@ -33,8 +35,14 @@ impl Status {
             Self::Error => "error",
             Self::Skip => "skip",
             Self::NoMatch => "no-match",
+            Self::NeedsRegistry => "needs-registry",
             Self::Unsupported => "unsupported",
         }
+    }
+
+    /// Whether the policy was not decided: such a verdict never counts as a pass.
+    pub const fn is_undecided(self) -> bool {
+        matches!(self, Self::NeedsRegistry | Self::Unsupported)
     }
 }
 
@@ -172,9 +180,11 @@ impl Status {
     /// The rank of a status when the verdicts of several rules are combined: errors rank highest.
     pub const fn strength(self) -> u8 {
         match self {
-            Self::Error => 6,
-            Self::Fail => 5,
-            Self::Warn => 4,
+            Self::Error => 7,
+            Self::Fail => 6,
+            Self::Warn => 5,
+            // A rule that was not verified does not pass because another rule does.
+            Self::NeedsRegistry => 4,
             Self::Pass => 3,
             Self::Skip => 2,
             Self::NoMatch => 1,

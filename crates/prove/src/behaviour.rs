@@ -4,13 +4,20 @@
 //! expressions are asked stands for two or three behaviours: the request complies, violates or is skipped by a condition; they are
 //! found by search, so that a behaviour without a request that shows it, and without one of the suite, is not counted.
 //!
-//! No upstream counterpart. Known limit: errors of expressions are no behaviours of their own.
+//! Policies that change objects have behaviours of their own, see [`mutating_behaviours`].
+//!
+//! No upstream counterpart. Known limit: errors of validations are no behaviours of their own.
 
 mod metadata;
+mod mutation;
+mod review;
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use self::metadata::decorated;
+use self::{
+    metadata::decorated,
+    review::{Reviewed, Reviewer, Validation},
+};
 use super::{
     Options, Target,
     candidates::{Pairs, Plans},
@@ -28,6 +35,7 @@ use kyvtest_cel::host::{Host, Mocks};
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::policy::Policy;
+pub use mutation::mutating_behaviours;
 use kyvtest_model::{
     compare::Divergence,
     kube::{Concrete, Discovery, Environment, Facts as _, Request, RequestClass, World},
@@ -55,6 +63,12 @@ pub enum RequestOutcome {
     Violates(Effect),
     /// A condition lets them pass by.
     Skipped,
+    /// The policy changes the object.
+    Changed,
+    /// The policy applies, and the object stays as it is.
+    Unchanged,
+    /// The mutation fails, with this effect.
+    Fails(Effect),
 }
 
 impl RequestOutcome {
@@ -68,6 +82,10 @@ impl RequestOutcome {
             Self::Violates(Effect::Warn) => "warned about",
             Self::Violates(Effect::Admit) => "violating without effect",
             Self::Skipped => "skipped",
+            Self::Changed => "changed",
+            Self::Unchanged => "left unchanged",
+            Self::Fails(Effect::Deny) => "denied because the mutation fails",
+            Self::Fails(_) => "admitted although the mutation fails",
         }
     }
 
@@ -78,7 +96,7 @@ impl RequestOutcome {
             Status::Fail | Status::Warn => Some(Self::Violates(verdict.effect)),
             Status::Skip => Some(Self::Skipped),
             Status::NoMatch => Some(Self::LeftAlone),
-            Status::Error | Status::Unsupported => None,
+            Status::Error | Status::NeedsRegistry | Status::Unsupported => None,
         }
     }
 }
@@ -103,6 +121,8 @@ pub struct Behaviour {
     pub sides: &'static str,
     /// What becomes of the requests.
     pub fate: RequestOutcome,
+    /// Whether it is a behaviour of mutation.
+    pub mutates: bool,
     /// Which requests, for people.
     pub text: String,
     /// The resources and operations.
@@ -159,9 +179,12 @@ struct Group<'p> {
 
 /// A request of the suite with everything that is known of it.
 struct Seen<'t> {
-    tried: &'t Tried,
+    request: &'t Request,
     both: PerSide,
-    native: Option<Verdict>,
+    /// What becomes of it at Kyverno; `None` if that is not decided.
+    fate: Option<RequestOutcome>,
+    /// What becomes of it at the API server; `None` if that is not decided.
+    native: Option<RequestOutcome>,
     namespace: Option<kyvtest_model::kube::Namespace>,
 }
 
@@ -228,66 +251,86 @@ fn found_from(
         found.note.clone_from(first);
     }
     let mut solver = Solver::default();
-    let mut budget = Budget {
-        paths: options.paths,
-        stop: options.stop,
-    };
-    let mut explored: Vec<(RequestClass<'_>, Vec<Path<'_, PerSide>>)> = Vec::new();
-    for cell in universe::cells(&universe) {
-        let paths = explore(&mut solver, &mut budget, &cell, |facts| {
-            sides.run(&cell, &universe, facts)
-        });
-        match paths {
-            Ok(paths) => explored.push((cell, paths)),
-            Err(_) => {
-                "not every request was examined: the budget is spent, or a condition was too complex to decide"
-                    .clone_into(&mut found.note);
-                break;
-            }
-        }
-    }
+    let explored = explored(&sides, &universe, &mut solver, options, &mut found.note);
     let seen: Vec<Seen<'_>> = tried
         .iter()
         .map(|tried| {
             let request = &tried.request;
-            let namespace = world.namespace(&request.namespace).cloned().or_else(|| {
-                let name = request.namespace.as_str();
-                (!name.is_empty()).then(|| kyvtest_model::kube::Namespace::minimal(name))
-            });
-            let mut facts = Concrete::new(request, namespace.as_ref());
-            Seen {
-                tried,
-                both: sides.run(&request.cell(), &universe, &mut facts),
-                native: pair
-                    .native(request, Environment::new(world, discovery, host))
-                    .map(|native| native.verdict),
-                namespace,
-            }
+            let native = pair.native(request, Environment::new(world, discovery, host));
+            let native = native.and_then(|native| RequestOutcome::of(&native.verdict));
+            let fate = RequestOutcome::of(&tried.kyverno);
+            Seen::new(request, &sides, &universe, world, (fate, native))
         })
         .collect();
-    let mut search = Search {
-        solver,
+    let reviewer = Validation {
         engines: &engines,
-        sides: &sides,
         pair: &pair,
+        has_native,
+        is_example: seeds.is_some(),
+    };
+    let search = Search {
+        solver,
+        reviewer: &reviewer,
+        sides: &sides,
         explored: &explored,
         has_native,
         plans: Plans::new(original, &sides.bodies),
         seeds,
+        parts: &[],
         made: 0,
     };
-    let (groups, is_rough) = grouped(&explored, has_native);
-    if is_rough {
-        "there are too many paths to explain all of them".clone_into(&mut found.note);
-    }
-    for ((said, text), group) in groups {
-        if found.list.len() >= BEHAVIOURS {
-            found.note = format!("the policy has more than {BEHAVIOURS} behaviours; the others are not listed");
-            break;
-        }
-        search.add(&said, &text, &group, &seen, &mut found.list);
-    }
+    search.list(&seen, &mut found);
     found
+}
+
+/// The paths of all request classes; `note` says if some are missing.
+fn explored<'p, 'u>(
+    sides: &'p LoweredSides,
+    universe: &'u Discovery,
+    solver: &mut Solver<'p>,
+    options: &Options<'_>,
+    note: &mut String,
+) -> Vec<(RequestClass<'u>, Vec<Path<'p, PerSide>>)> {
+    let mut budget = Budget {
+        paths: options.paths,
+        stop: options.stop,
+    };
+    let mut explored = Vec::new();
+    for cell in universe::cells(universe) {
+        let paths = explore(solver, &mut budget, &cell, |facts| sides.run(&cell, universe, facts));
+        match paths {
+            Ok(paths) => explored.push((cell, paths)),
+            Err(_) => {
+                "not every request was examined: the budget is spent, or a condition was too complex to decide"
+                    .clone_into(note);
+                break;
+            }
+        }
+    }
+    explored
+}
+
+impl<'t> Seen<'t> {
+    fn new(
+        request: &'t Request,
+        sides: &LoweredSides,
+        universe: &Discovery,
+        world: &World,
+        (fate, native): (Option<RequestOutcome>, Option<RequestOutcome>),
+    ) -> Self {
+        let namespace = world.namespace(&request.namespace).cloned().or_else(|| {
+            let name = request.namespace.as_str();
+            (!name.is_empty()).then(|| kyvtest_model::kube::Namespace::minimal(name))
+        });
+        let mut facts = Concrete::new(request, namespace.as_ref());
+        Self {
+            request,
+            both: sides.run(&request.cell(), universe, &mut facts),
+            fate,
+            native,
+            namespace,
+        }
+    }
 }
 
 /// What paths come to, why, and which they are.
@@ -334,29 +377,38 @@ fn grouped<'p>(explored: &[(RequestClass<'_>, Vec<Path<'p, PerSide>>)], has_nati
     (groups, left == 0)
 }
 
-/// A request with what both engines say.
-struct ReviewedRequest {
-    scenario: Scenario,
-    kyverno: Verdict,
-    native: Verdict,
-}
-
 /// Looks for requests.
 struct Search<'s, 'p, 'u> {
     solver: Solver<'p>,
-    engines: &'s Engines<'u>,
+    reviewer: &'s dyn Reviewer,
     sides: &'p LoweredSides,
-    pair: &'s Pair,
     explored: &'s [(RequestClass<'u>, Vec<Path<'p, PerSide>>)],
     has_native: bool,
     plans: Plans<'p>,
     /// Parts of objects to start from, if examples are wanted.
     seeds: Option<&'s [serde_json::Value]>,
+    /// Parts of objects to try besides those that the conditions name.
+    parts: &'s [serde_json::Value],
     /// How many requests were found.
     made: usize,
 }
 
 impl<'p> Search<'_, 'p, '_> {
+    /// Lists the behaviours of all groups.
+    fn list(mut self, seen: &[Seen<'_>], found: &mut Behaviours) {
+        let (groups, is_rough) = grouped(self.explored, self.has_native);
+        if is_rough {
+            "there are too many paths to explain all of them".clone_into(&mut found.note);
+        }
+        for ((said, text), group) in groups {
+            if found.list.len() >= BEHAVIOURS {
+                found.note = format!("the policy has more than {BEHAVIOURS} behaviours; the others are not listed");
+                break;
+            }
+            self.add(&said, &text, &group, seen, &mut found.list);
+        }
+    }
+
     /// Adds the behaviours of a group.
     fn add(
         &mut self,
@@ -369,13 +421,13 @@ impl<'p> Search<'_, 'p, '_> {
         let side = if group.kyverno { Side::Kyverno } else { Side::Native };
         let mut fates: BTreeMap<RequestOutcome, (bool, Option<Shown>)> = BTreeMap::new();
         for seen in seen.iter().filter(|seen| self.belongs(side, said, group, seen)) {
-            let verdict = match side {
-                Side::Kyverno => Some(&seen.tried.kyverno),
-                Side::Native => seen.native.as_ref(),
+            let fate = match side {
+                Side::Kyverno => seen.fate,
+                Side::Native => seen.native,
             };
             if said.is_empty() {
                 fates.entry(RequestOutcome::LeftAlone).or_default().0 = true;
-            } else if let Some(fate) = verdict.and_then(RequestOutcome::of) {
+            } else if let Some(fate) = fate {
                 fates.entry(fate).or_default().0 = true;
             }
         }
@@ -391,6 +443,7 @@ impl<'p> Search<'_, 'p, '_> {
                     (false, _) => "vap",
                 },
                 fate,
+                mutates: self.reviewer.mutates(),
                 text: told(&cells, text, fate),
                 cells: cells.clone(),
                 exercised,
@@ -401,7 +454,7 @@ impl<'p> Search<'_, 'p, '_> {
 
     /// Whether a request of the suite takes one of the paths of a group.
     fn belongs(&self, side: Side, said: &SelectedRules, group: &Group<'p>, seen: &Seen<'_>) -> bool {
-        let request = &seen.tried.request;
+        let request = seen.request;
         let same = |cell: &RequestClass<'_>| {
             let (ours, theirs) = (cell.resource, &*request.resource);
             (cell.operation, cell.collection) == (request.operation, request.collection)
@@ -443,9 +496,7 @@ impl<'p> Search<'_, 'p, '_> {
                 continue;
             };
             let mut objects = self.plans.candidates(cell.resource, number_of_body, false);
-            if let Some(seeds) = self.seeds {
-                objects = objects.with_seeds(seeds);
-            }
+            objects = objects.with_seeds(self.seeds.unwrap_or(self.parts));
             let mut pairs = Pairs::new();
             for _ in 0..if said.is_empty() { 1 } else { TRIES } {
                 let Some((new, old)) = pairs.next(&mut objects) else {
@@ -474,11 +525,11 @@ impl<'p> Search<'_, 'p, '_> {
 
     /// Whether nothing more is looked for: of examples, one that complies and one that violates are wanted.
     fn is_enough(&self, found: &BTreeMap<RequestOutcome, Shown>) -> bool {
-        let is_violation = |fate: &RequestOutcome| matches!(fate, RequestOutcome::Violates(_));
-        match self.seeds {
-            None => found.len() > 1,
-            Some(_) => found.contains_key(&RequestOutcome::Complies) && found.keys().any(is_violation),
+        if let Some(wanted) = self.reviewer.wanted() {
+            return found.len() >= wanted;
         }
+        let is_violation = |fate: &RequestOutcome| matches!(fate, RequestOutcome::Violates(_));
+        found.contains_key(&RequestOutcome::Complies) && found.keys().any(is_violation)
     }
 
     /// Asks about a request, and keeps it if it shows something new.
@@ -490,47 +541,43 @@ impl<'p> Search<'_, 'p, '_> {
         scenario: Scenario,
         found: &mut BTreeMap<RequestOutcome, Shown>,
     ) {
-        let (kyverno, native) = self.engines.ask(&scenario);
-        let verdict = match side {
-            Side::Kyverno => &kyverno,
-            Side::Native => &native,
-        };
+        let reviewed = self.reviewer.review(&scenario);
         let fate = if said.is_empty() {
-            Some(RequestOutcome::LeftAlone).filter(|_| verdict.status == Status::NoMatch || side == Side::Native)
+            let unmatched = reviewed.kyverno.status == Status::NoMatch || side == Side::Native;
+            Some(RequestOutcome::LeftAlone).filter(|_| unmatched)
         } else {
-            RequestOutcome::of(verdict).filter(|fate| *fate != RequestOutcome::LeftAlone)
+            reviewed.fate(side).filter(|fate| *fate != RequestOutcome::LeftAlone)
         };
-        let Some(Entry::Vacant(place)) = fate.map(|fate| found.entry(fate)) else {
-            return;
-        };
-        // What was added to the request may have led it to another path.
-        if !follows(&scenario, group) {
-            return;
+        let again = reviewed.after(&scenario);
+        if let Some(Entry::Vacant(place)) = fate.map(|fate| found.entry(fate))
+            // What was added to the request may have led it to another path.
+            && follows(&scenario, group)
+        {
+            self.made += 1;
+            let (scenario, reviewed) = self
+                .renamed(&scenario, &reviewed, group)
+                .unwrap_or((scenario, reviewed));
+            place.insert(Shown {
+                divergence: self.reviewer.divergence(&scenario, &reviewed),
+                native: self.has_native.then_some(reviewed.native),
+                scenario,
+                kyverno: reviewed.kyverno,
+            });
         }
-        self.made += 1;
-        let shown = ReviewedRequest {
-            scenario,
-            kyverno,
-            native,
-        };
-        let shown = self.renamed(&shown, group).unwrap_or(shown);
-        let request = &shown.scenario.request;
-        place.insert(Shown {
-            divergence: self
-                .has_native
-                .then(|| self.pair.cause(&shown.kyverno, &shown.native, request))
-                .flatten(),
-            native: self.has_native.then_some(shown.native),
-            scenario: shown.scenario,
-            kyverno: shown.kyverno,
-        });
+        // A changed object shows whether the policy changes it again.
+        if let Some(again) = again.filter(|_| !found.contains_key(&RequestOutcome::Unchanged)) {
+            let reviewed = self.reviewer.review(&again);
+            if reviewed.fate(side) == Some(RequestOutcome::Unchanged) {
+                self.take(side, said, group, again, found);
+            }
+        }
     }
 
     /// The same request about an object with a name of its own, if that changes nothing: so that the requests of several
     /// behaviours can stand in one suite.
-    fn renamed(&self, shown: &ReviewedRequest, group: &Group<'p>) -> Option<ReviewedRequest> {
+    fn renamed(&self, scenario: &Scenario, reviewed: &Reviewed, group: &Group<'p>) -> Option<(Scenario, Reviewed)> {
         let name = format!("sample-{}", self.made);
-        let mut scenario = shown.scenario.clone();
+        let mut scenario = scenario.clone();
         let request = &mut scenario.request;
         // The name of a Namespace is a label of it, too.
         if request.collection || request.resource.object_kind.kind == "Namespace" {
@@ -547,13 +594,8 @@ impl<'p> Search<'_, 'p, '_> {
         if !follows(&scenario, group) {
             return None;
         }
-        let (kyverno, native) = self.engines.ask(&scenario);
-        let same = |a: &Verdict, b: &Verdict| (a.status, a.effect) == (b.status, b.effect);
-        (same(&kyverno, &shown.kyverno) && same(&native, &shown.native)).then_some(ReviewedRequest {
-            scenario,
-            kyverno,
-            native,
-        })
+        let again = self.reviewer.review(&scenario);
+        again.is_same(reviewed).then_some((scenario, again))
     }
 
     fn cells(&self, group: &Group<'p>) -> Vec<String> {

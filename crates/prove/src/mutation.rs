@@ -16,6 +16,7 @@ use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_kyverno::{
     controller::{Controller, Review},
     mutating_controller::MutatingController,
+    offline::Beside,
     refusal::Refusal,
 };
 use kyvtest_model::{
@@ -149,12 +150,17 @@ impl Phases<'_> {
         side(answer, object)
     }
 
-    /// Kyverno's mutating webhooks, then its validating ones.
-    pub fn kyverno(self, mutating: &MutatingController, controller: Option<&Controller>) -> Side<Review> {
+    /// Kyverno's mutating webhooks, then its validating ones; `beside` are policies of other kinds.
+    pub fn kyverno(
+        self,
+        mutating: &MutatingController,
+        controller: Option<&Controller>,
+        beside: Option<&Beside>,
+    ) -> Side<Review> {
         let request = &self.prepared.request;
         let complete = |object: &Document| self.server.patched(request, object);
-        let mutated = mutating.review(request, self.environment, &complete);
-        let changed = mutated.object != request.object;
+        let mut mutated = mutating.review(request, self.environment, &complete);
+        let mut changed = mutated.object != request.object;
         let mut review = Review {
             answers: mutated.answers,
             refusal: mutated.refusal,
@@ -162,32 +168,40 @@ impl Phases<'_> {
             silent: Vec::new(),
         };
         let mut after = Request {
-            object: mutated.object,
+            object: mutated.object.clone(),
             ..request.clone()
         };
         let mut returned = after.object.clone();
         if review.refusal.is_none() {
-            match self.complete_kyverno(&mut after, changed) {
-                Ok(object) => returned = object,
-                Err(refused) => {
-                    review.refusal = Some(Refusal {
-                        code: refused.code(),
-                        message: refused.message,
-                    });
+            let current = after.clone();
+            let mut validate = |object: &mut Document, review: &mut Review| {
+                changed |= *object != request.object;
+                after.object = object.clone();
+                match self.complete_kyverno(&mut after, changed) {
+                    Ok(object) => returned = object,
+                    Err(refused) => {
+                        review.refusal = Some(Refusal {
+                            code: refused.code(),
+                            message: refused.message,
+                        });
+                    }
+                }
+                object.clone_from(&after.object);
+                if let (None, Some(controller)) = (&review.refusal, controller) {
+                    let mut validated = controller.review(&after, self.environment);
+                    review.answers.append(&mut validated.answers);
+                    review.warnings.append(&mut validated.warnings);
+                    review.silent.append(&mut validated.silent);
+                    review.refusal = validated.refusal;
+                }
+                review.refusal.is_none()
+            };
+            match beside {
+                Some(beside) => beside.review(&current, self.environment, &mut review, &mut validate),
+                None => {
+                    validate(&mut mutated.object, &mut review);
                 }
             }
-        }
-        if let (None, Some(controller)) = (&review.refusal, controller) {
-            let mut validated = controller.review(&after, self.environment);
-            // Mutate rules have their answer; the validating phase does not know them.
-            validated.answers.retain(|answered| {
-                let response = &answered.response;
-                response.status != Status::Unsupported || !mutating.has_rule(&answered.id, &response.rule)
-            });
-            review.answers.append(&mut validated.answers);
-            review.warnings.append(&mut validated.warnings);
-            review.silent.append(&mut validated.silent);
-            review.refusal = validated.refusal;
         }
         Side {
             verdict: review.verdict(),

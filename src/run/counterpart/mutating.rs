@@ -100,7 +100,7 @@ impl MutatingPair {
             prepared: &prepared,
             environment,
         };
-        let kyverno = phases.kyverno(&self.controller, None);
+        let kyverno = phases.kyverno(&self.controller, None, None);
         let theirs = phases.native(native);
         let divergence = phases.compare(&kyverno, &theirs, std::slice::from_ref(&self.conversion));
         Counterpart {

@@ -278,7 +278,7 @@ fn locate(subtree: &Subtree, path: &str) -> Option<Span> {
 impl CoverageRecorder<'_> {
     fn rule(&self, policy: &PolicyId, rule: Option<&str>, span: Span, may_skip: bool) -> Option<Item> {
         let answered = self.of_rule(policy, rule.unwrap_or_default());
-        if answered.unsupported > 0 {
+        if answered.undecided > 0 {
             return None;
         }
         let counted = |name, count| Outcome {

@@ -19,7 +19,8 @@ pub(super) struct Answered {
     pub(super) skip: u64,
     pub(super) error: u64,
     pub(super) none: u64,
-    pub(super) unsupported: u64,
+    /// Undecided.
+    pub(super) undecided: u64,
 }
 
 /// A policy, and a rule of it.
@@ -217,7 +218,7 @@ fn note<'r>(
                     Status::Skip => |all| &mut all.skip,
                     Status::Error => |all| &mut all.error,
                     Status::NoMatch => |all| &mut all.none,
-                    Status::Unsupported => |all| &mut all.unsupported,
+                    Status::NeedsRegistry | Status::Unsupported => |all| &mut all.undecided,
                 },
             );
         }

@@ -155,6 +155,7 @@ codes! {
     StaleDivergence = "KT307", Result, Error, "expected divergence that does not occur";
     UnsupportedRule = "KT310", Result, Warning, "unsupported rule";
     Undecided = "KT312", Result, Warning, "undecided cases";
+    NeedsRegistry = "KT313", Result, Warning, "image that only a registry can verify";
     Timeout = "KT320", Result, Error, "case that exceeded its time limit";
     NotDeterministic = "KT321", Result, Error, "two runs with different results";
     UpstreamCrash = "KT322", Result, Error, "suite on which `kyverno test` crashes";

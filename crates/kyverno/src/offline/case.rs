@@ -2,14 +2,11 @@
 //!
 //! Upstream counterpart: the loading half of `cmd/cli/kubectl-kyverno/commands/test/test.go` (1.19).
 
-use std::sync::Arc;
-
 use super::{
     resource::{BuiltInScopes, Resource, Scopes, resource},
     surroundings::Surroundings,
     values::GivenValues,
 };
-use crate::image_mocks::ImageMock;
 use kyvtest_go_compat::{
     diagnostic::Sources,
     value::{Document, List, Value},
@@ -18,9 +15,7 @@ use kyvtest_go_compat::{
 use kyvtest_model::{
     kube::UserInfo,
     policy::{
-        Loaded, Origin, PolicyId, Purpose,
-        decode::{Decoder, Style},
-        load, place,
+        Loaded, Origin, PolicyId, Purpose, load, place,
     },
 };
 
@@ -105,7 +100,7 @@ impl Case {
         };
         let sources = part("cloneSource");
         let mut surroundings = Surroundings::read(row);
-        surroundings.image_mocks = image_mocks(part("imageMocks"))?;
+        surroundings.read_image_mocks(part("imageMocks"))?;
         Ok(Self {
             file: if part("policies").is_null() {
                 "policy.yaml"
@@ -174,24 +169,6 @@ fn read_policy(policy: Value<'_>, purpose: Purpose, loaded: &mut Loaded) {
     let file = Sources::new().add("policy.yaml", text.as_str());
     let stream = yaml::read(&text, yaml::Mode::Lax, &yaml::Limits::default());
     load(stream, file, purpose, loaded);
-}
-
-/// Reads image mocks as a sidecar writes them.
-fn image_mocks(list: Value<'_>) -> Result<Vec<ImageMock>, String> {
-    if list.is_null() {
-        return Ok(Vec::new());
-    }
-    let text = list.to_json();
-    let file = Sources::new().add("imageMocks", text.as_str());
-    let tree = yaml::read_first(&text, yaml::Mode::Strict, &yaml::Limits::default());
-    let tree = Arc::new(tree.map_err(|error| format!("`imageMocks`: {error}"))?);
-    let mut decoder = Decoder::new(&tree, file, Style::Schema);
-    let mocks = decoder.list(tree.root(), ImageMock::decode);
-    let problems = decoder.finish().diagnostics;
-    match problems.first() {
-        Some(problem) => Err(format!("`imageMocks`: {}", problem.message)),
-        None => Ok(mocks.unwrap_or_default()),
-    }
 }
 
 /// Reads a resource as the loader does: namespace and empty maps filled in. `None` if it has no kind.

@@ -27,7 +27,7 @@ use kyvtest_model::{
     verdict::{Part, Status, Trace},
 };
 
-/// Evaluates the DeletingPolicies on an object or a payload.
+/// Evaluates the DeletingPolicies on an object or a payload. `discovery` is that of a cluster; `kyverno test` has its own.
 ///
 /// # Errors
 /// The text with which the run ends.
@@ -35,6 +35,7 @@ pub(super) fn deleting_policies(
     case: &Case,
     key: &str,
     object: &Document,
+    discovery: Option<&Discovery>,
     host: &CaseHost<'_>,
 ) -> Result<Vec<PolicyResponse>, String> {
     let exceptions = case.exceptions.cel_exceptions.iter().map(|exception| &**exception);
@@ -51,7 +52,7 @@ pub(super) fn deleting_policies(
     let object = &doubles(object);
     let mut responses = Vec::new();
     for policy in &policies {
-        let (status, message) = match handle(case, policy, object, host) {
+        let (status, message) = match handle(case, policy, object, discovery, host) {
             Ok(None) => continue,
             Ok(Some(Deletion::Delete)) => (Status::Pass, "resource matched".to_owned()),
             Ok(Some(Deletion::Keep | Deletion::Exempt(_))) => (Status::Fail, "resource did not match".to_owned()),
@@ -87,6 +88,7 @@ fn handle(
     case: &Case,
     policy: &CompiledDeletingPolicy,
     object: &Document,
+    discovery: Option<&Discovery>,
     host: &dyn Host,
 ) -> Result<Option<Deletion>, String> {
     let root = object.root();
@@ -94,7 +96,14 @@ fn handle(
     let (api_version, kind) = (text(&["apiVersion"]), text(&["kind"]));
     let mut described = Document::null();
     if !api_version.is_empty() && !kind.is_empty() {
-        let discovery = Discovery::kubernetes();
+        let built_in;
+        let discovery = match discovery {
+            Some(discovery) => discovery,
+            None => {
+                built_in = Discovery::kubernetes();
+                &built_in
+            }
+        };
         let Some(served) = discovery.by_object(api_version, kind) else {
             return Err(format!("no matches for kind {kind:?} in version {api_version:?}"));
         };

@@ -48,11 +48,15 @@ impl Stages<'_> {
                 panic: RefCell::new(None),
             };
             let first = compiled.outsides(&input, None, self.host);
-            let second = compiled.outsides(&input, Some(&background), self.host);
+            let values: Option<&dyn Values> = (!self.is_request()).then_some(&background);
+            let second = compiled.outsides(&input, values, self.host);
             let mut generation = compiled.start(&input, &first, &second);
             // Without its Namespace among the objects, exceptions to rules about a namespaced object do not count.
-            let namespace = self.given_namespace(&request.namespace);
-            let exceptions = if request.namespace.is_empty() || namespace.is_some() {
+            let namespace = match self.is_request() {
+                true => self.world.namespace(&request.namespace).cloned(),
+                false => self.given_namespace(&request.namespace),
+            };
+            let exceptions = if self.is_request() || request.namespace.is_empty() || namespace.is_some() {
                 self.exceptions.as_slice()
             } else {
                 &[]

@@ -11,7 +11,6 @@ use super::{
 use crate::{
     generating_policy::{CompiledGeneratingPolicy, as_given, in_cluster},
     input::Input,
-    lens::Lens,
 };
 use kyvtest_go_compat::value::{Data, Document};
 use kyvtest_model::kube::parse_api_version;
@@ -33,10 +32,11 @@ impl Stages<'_> {
             return Ok(());
         }
         let request = self.request(resource);
-        let input = Input::new(&request, &self.world, &self.discovery, Lens::CLI);
-        let has_cluster = self.case.surroundings.cluster.is_some();
+        let input = Input::new(&request, &self.world, &self.discovery, self.lens);
+        let has_cluster = self.is_request() || self.case.surroundings.cluster.is_some();
         for policy in &policies {
-            if !policy.namespace().is_empty() || policy.kind() == "NamespacedGeneratingPolicy" {
+            let is_namespaced_policy = !policy.namespace().is_empty() || policy.kind() == "NamespacedGeneratingPolicy";
+            if is_namespaced_policy && !self.is_request() {
                 let text = "`kyverno test` panics: invalid memory address or nil pointer dereference";
                 return Err(text.to_owned());
             }

@@ -27,6 +27,8 @@ pub(super) enum Asker {
     Admission,
     /// Expressions of DeletingPolicies and ImageValidatingPolicies, which do not see answers to HTTP calls.
     Unmocked,
+    /// Policies of a cluster, which has its own objects and mocks.
+    Request,
 }
 
 pub(super) struct CaseHost<'b> {
@@ -89,6 +91,14 @@ impl<'b> CaseHost<'b> {
         }
     }
 
+    /// Who answers for everything but registries, outside of cluster mode.
+    fn lookups(&self) -> &dyn Host {
+        match self.asker {
+            Asker::Request => self.base,
+            Asker::Classic | Asker::Admission | Asker::Unmocked => &self.mocks,
+        }
+    }
+
     /// Who answers for registries of images.
     pub(super) fn registry(&self) -> &Registry<'b> {
         &self.registry
@@ -99,7 +109,7 @@ impl Host for CaseHost<'_> {
     fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> HostResult {
         match &self.cluster {
             Some(cluster) => cluster.borrow().get(api_version, resource, (namespace, name)),
-            None => self.mocks.resource_get(api_version, resource, namespace, name),
+            None => self.lookups().resource_get(api_version, resource, namespace, name),
         }
     }
 
@@ -112,20 +122,20 @@ impl Host for CaseHost<'_> {
     ) -> HostResult {
         match &self.cluster {
             Some(cluster) => cluster.borrow().list(api_version, resource, namespace, labels),
-            None => self.mocks.resource_list(api_version, resource, namespace, labels),
+            None => self.lookups().resource_list(api_version, resource, namespace, labels),
         }
     }
 
     fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> HostResult {
         match &self.cluster {
             Some(cluster) => cluster.borrow_mut().create(api_version, resource, namespace, body),
-            None => self.mocks.resource_post(api_version, resource, namespace, body),
+            None => self.lookups().resource_post(api_version, resource, namespace, body),
         }
     }
 
     fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, String> {
         if self.cluster.is_none() {
-            return self.mocks.resource_of_kind(api_version, kind);
+            return self.lookups().resource_of_kind(api_version, kind);
         }
         match self.discovery.by_object(api_version, kind) {
             Some(served) => {
@@ -141,11 +151,14 @@ impl Host for CaseHost<'_> {
     }
 
     fn global_context(&self, name: &str, projection: &str) -> HostResult {
-        self.mocks.global_context(name, projection)
+        self.lookups().global_context(name, projection)
     }
 
     fn http(&self, request: &HttpRequest<'_>) -> HostResult {
-        let answer = self.mocks.http(request);
+        let answer = self.lookups().http(request);
+        if self.asker == Asker::Request {
+            return answer;
+        }
         // Without a mock upstream makes the call.
         answer.map_err(|_| {
             let (method, url) = (title(request.method), request.url);
@@ -156,12 +169,12 @@ impl Host for CaseHost<'_> {
     }
 
     fn image_metadata(&self, reference: &str) -> HostResult {
-        self.mocks.image_metadata(reference)
+        self.lookups().image_metadata(reference)
     }
 
     fn fetch_image(&self, reference: &str) -> HostResult {
         self.registry
-            .fetch(reference, self.mocks.image_metadata(reference).ok())
+            .fetch(reference, self.lookups().image_metadata(reference).ok())
     }
 
     fn verify_image(

@@ -6,9 +6,10 @@
 //!
 //! Known deviation: upstream's order of several policies is random; here they are in load order.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
+    effect,
     host::CaseHost,
     observed::{PolicyResponse, RuleResult, RuleType},
     run::Stages,
@@ -17,7 +18,6 @@ use crate::{
     autogen::image_variants,
     image_policy::{CompiledImagePolicy, ImageInput, ImageOutcome, Verifications, selects},
     input::Input,
-    lens::Lens,
     offline::Case,
     response::{RegistryUse, RuleResponse},
     verify_images::{ImageRegistry as _, RegistryError},
@@ -77,6 +77,15 @@ fn keep(responses: &mut Vec<PolicyResponse>, response: PolicyResponse) {
 }
 
 impl Stages<'_> {
+    /// The policies; in a cluster, those of a namespace are for its requests only.
+    fn image_validating(&self) -> impl Iterator<Item = &Arc<ImageValidatingPolicy>> {
+        let is_here = |policy: &&Arc<ImageValidatingPolicy>| {
+            let namespace = policy.metadata.namespace.as_ref().map_or("default", |text| &text.value);
+            !self.is_request() || !policy.namespaced || namespace == self.namespace
+        };
+        self.case.policies.image_validating().filter(is_here)
+    }
+
     /// Replaces the tags of images by digests, as the mutating webhook does for each policy that wants it; `kyverno test` does not.
     /// What became of it, by policy.
     ///
@@ -86,7 +95,7 @@ impl Stages<'_> {
         if !self.case.in_cluster || object.root().is_null() {
             return digests;
         }
-        for policy in self.case.policies.image_validating() {
+        for policy in self.image_validating() {
             let generated = image_variants(policy);
             let name = &policy.metadata.name.value;
             for (i, variant) in std::iter::once(&**policy).chain(&generated).enumerate() {
@@ -96,7 +105,7 @@ impl Stages<'_> {
                 if request.operation == Operation::Delete || request.resource.guessed {
                     continue;
                 }
-                let input = Input::new(&request, &self.world, &self.discovery, Lens::CLI);
+                let input = Input::new(&request, &self.world, &self.discovery, self.lens);
                 let gvr = request.resource.gvr();
                 let selected = selects(variant.spec.match_constraints.as_ref(), &input);
                 // What cannot be matched or compiled shows where the policy is evaluated.
@@ -127,7 +136,7 @@ impl Stages<'_> {
     /// # Errors
     /// The text with which the run ends.
     pub(super) fn image_policies(&self, resource: &Document, digests: &Digests) -> Result<Vec<PolicyResponse>, String> {
-        let policies: Vec<_> = self.case.policies.image_validating().collect();
+        let policies: Vec<_> = self.image_validating().collect();
         if policies.is_empty() {
             return Ok(Vec::new());
         }
@@ -140,7 +149,7 @@ impl Stages<'_> {
                 kind.api_version()
             ));
         }
-        let input = Input::new(&request, &self.world, &self.discovery, Lens::CLI);
+        let input = Input::new(&request, &self.world, &self.discovery, self.lens);
         let verifications = Verifications::default();
         let mut responses = Vec::new();
         let mut passed: Vec<(String, CompiledImagePolicy, Vec<String>)> = Vec::new();
@@ -178,6 +187,14 @@ impl Stages<'_> {
                 response.owe(*used);
                 if *used != RegistryUse::NotAsked {
                     response.patched = Some(resource.clone());
+                }
+            }
+        }
+        if self.case.in_cluster {
+            for response in &mut responses {
+                let mut policies = self.case.policies.image_validating();
+                if let Some(policy) = policies.find(|policy| policy.metadata.name.value == response.policy) {
+                    effect::of_image_policy(policy, &mut response.rules);
                 }
             }
         }

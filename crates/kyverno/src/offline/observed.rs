@@ -2,9 +2,12 @@
 //!
 //! Upstream counterpart: `EngineResponse` of `pkg/engine/api/engineresponse.go` (1.19).
 
-use crate::{mutate::MutateResult, response::RuleResponse};
+use crate::{
+    mutate::MutateResult,
+    response::{RegistryUse, RuleResponse},
+};
 use kyvtest_go_compat::value::Document;
-use kyvtest_model::verdict::Status;
+use kyvtest_model::verdict::{Effect, Status};
 use serde_json::{Map, Value, json};
 
 /// What a rule does.
@@ -158,7 +161,31 @@ impl Observed {
     }
 }
 
+/// The message of a result that requires a registry.
+const NEEDS_REGISTRY: &str = "needs a registry; `images` in the sidecar can state what it would answer";
+
 impl PolicyResponse {
+    /// Marks results that only a registry can decide; `kyverno test` contacts one that does not respond. Once a result of
+    /// a rule is undecided, further ones are redundant and removed; `undecided` are such rules of earlier responses, by
+    /// policy and rule.
+    pub fn mark_undecided(&mut self, undecided: &mut Vec<(String, String)>) {
+        let policy = self.policy.clone();
+        self.rules.retain_mut(|rule| {
+            if rule.response.registry != RegistryUse::Unanswered {
+                return true;
+            }
+            let key = (policy.clone(), rule.response.rule.clone());
+            if undecided.contains(&key) {
+                return false;
+            }
+            rule.response.status = Status::NeedsRegistry;
+            rule.response.effect = Effect::Admit;
+            NEEDS_REGISTRY.clone_into(&mut rule.response.message);
+            undecided.push(key);
+            true
+        });
+    }
+
     fn to_json(&self) -> Value {
         let rules = self.rules.iter().map(rule);
         let mut response = Map::new();

@@ -3,13 +3,14 @@
 //! Upstream counterpart: `ApplyPoliciesOnResource` and `makePolicyContext` of
 //! `cmd/cli/kubectl-kyverno/processor/policy_processor.go` (1.19).
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use super::{
     case::Case,
     deleting::{cleanup, cleanup_policies, deleting_policies},
+    effect,
     host::{Asker, CaseHost},
-    image_validating::payload_policies,
+    image_validating::{Digests, payload_policies},
     objects::GivenObjects,
     observed::{Observed, PolicyResponse, RuleResult, RuleType},
     resource::Resource,
@@ -32,8 +33,9 @@ use crate::{
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::{Data, Document, Value};
 use kyvtest_model::{
-    kube::{Discovery, GroupVersionKind, Namespace, Operation, Request, Resource as Served, World},
+    kube::{Discovery, Environment, GroupVersionKind, Namespace, Operation, Request, Resource as Served, World},
     policy::{ClassicPolicy, MatchConstraints, Refusal, undecodable, validate},
+    verdict::Effect,
 };
 
 /// Evaluates all policies of a test on its resources.
@@ -115,14 +117,13 @@ fn evaluate(
         Stage::Classic => stages.validate(accepted, object, observed),
         Stage::Cel => stages.validating_policies(object, observed),
     };
-    evaluate_with(
-        case,
-        (resource, &resource.object),
+    let subject = Subject {
+        resource,
+        object: &resource.object,
         operation,
-        accepted,
-        host,
-        &mut validate,
-    )
+        request: None,
+    };
+    evaluate_with(case, subject, accepted, host, &mut validate)
 }
 
 /// One pass over a resource for a caller with a validation of its own. `object` is the object of the request; policies that delete
@@ -152,7 +153,54 @@ pub fn pass(
             Stage::NativeMutation | Stage::Cel => Ok(()),
         }
     };
-    evaluate_with(case, (resource, object), operation, accepted, host, &mut validate)
+    let subject = Subject {
+        resource,
+        object,
+        operation,
+        request: None,
+    };
+    evaluate_with(case, subject, accepted, host, &mut validate)
+}
+
+/// One pass over a request as the admission controller gets it after mutation. `validate` gets the object with the digests
+/// of its images; it may complete the object, and returns whether the validating phase admits the request. A refused request
+/// generates nothing.
+///
+/// # Errors
+/// The text with which the evaluation ends.
+pub(super) fn request_pass(
+    case: &Case,
+    (resource, request, environment): (&Resource, &Request, Environment<'_>),
+    accepted: &[&Arc<ClassicPolicy>],
+    validate: &mut dyn FnMut(&mut Document) -> bool,
+) -> Result<Vec<PolicyResponse>, String> {
+    let mut validate = |stages: &Stages<'_>, stage, object: &mut Document, observed: &mut Observed| match stage {
+        Stage::Classic => {
+            stages.refused.set(!validate(object));
+            let checked = accepted.iter().copied().filter(|policy| checks_images(policy));
+            stages.validate_rules(&checked.collect::<Vec<_>>(), Rules::Images, object, observed)
+        }
+        Stage::NativeMutation | Stage::Cel => Ok(()),
+    };
+    let subject = Subject {
+        resource,
+        object: &resource.object,
+        operation: None,
+        request: Some((request, environment)),
+    };
+    evaluate_with(case, subject, accepted, environment.host, &mut validate)
+}
+
+/// What a pass is about.
+#[derive(Clone, Copy)]
+struct Subject<'s> {
+    resource: &'s Resource,
+    /// The object of the request.
+    object: &'s Document,
+    /// The operation of a test row; `None` in the default pass.
+    operation: Option<Operation>,
+    /// The request and its cluster, if the caller reviews one: it is already mutated then.
+    request: Option<(&'s Request, Environment<'s>)>,
 }
 
 /// Whether a policy has rules that check images in the stage of validation.
@@ -164,37 +212,53 @@ type Validate<'v> = dyn FnMut(&Stages<'_>, Stage, &mut Document, &mut Observed) 
 
 fn evaluate_with(
     case: &Case,
-    (resource, object): (&Resource, &Document),
-    operation: Option<Operation>,
+    subject: Subject<'_>,
     accepted: &[&Arc<ClassicPolicy>],
     host: &dyn Host,
     validate: &mut Validate<'_>,
 ) -> Result<Vec<PolicyResponse>, String> {
-    let hosts = [Asker::Classic, Asker::Admission, Asker::Unmocked].map(|asker| CaseHost::new(case, host, asker));
-    let stages = Stages::new(case, resource, operation, &hosts)?;
+    let is_request = subject.request.is_some();
+    let askers = if is_request {
+        [Asker::Request; 3]
+    } else {
+        [Asker::Classic, Asker::Admission, Asker::Unmocked]
+    };
+    let hosts = askers.map(|asker| CaseHost::new(case, host, asker));
+    let stages = Stages::new(case, subject, &hosts)?;
     let mut observed = Observed::default();
-    let mut object = object.clone();
-    stages.mutate(accepted, &mut object, &mut observed);
-    stages.verify_images(accepted, &mut object, &mut observed)?;
-    let digests = stages.mutate_digests(&mut object);
+    let mut object = subject.object.clone();
+    if !is_request {
+        stages.mutate(accepted, &mut object, &mut observed);
+    }
+    let digests = if stages.has_images() {
+        stages.verify_images(accepted, &mut object, &mut observed)?;
+        stages.mutate_digests(&mut object)
+    } else {
+        Digests::default()
+    };
+    if stages.is_refused(&observed) {
+        return Ok(observed.responses);
+    }
     validate(&stages, Stage::Classic, &mut object, &mut observed)?;
     validate(&stages, Stage::NativeMutation, &mut object, &mut observed)?;
-    stages.mutating_policies(&mut object, &mut observed)?;
+    if !is_request {
+        stages.mutating_policies(&mut object, &mut observed)?;
+    }
     validate(&stages, Stage::Cel, &mut object, &mut observed)?;
+    let seen = if case.in_cluster { &object } else { &*subject.resource.object };
+    // In a cluster images are validated before the request is admitted, and objects are generated afterwards.
+    if is_request && stages.has_images() {
+        observed.responses.append(&mut stages.image_policies(seen, &digests)?);
+    }
+    if stages.is_refused(&observed) {
+        return Ok(observed.responses);
+    }
     stages.generating_policies(&object, &mut observed)?;
     stages.generate(accepted, &object, &mut observed)?;
-    let seen = if case.in_cluster { &object } else { &*resource.object };
-    let mut images = stages.image_policies(seen, &digests)?;
-    observed.responses.append(&mut images);
-    // Deleting policies are not about requests: they take part in the default pass only.
-    if operation.is_none() {
-        let mut deleting = deleting_policies(case, &stages.key, &resource.object, stages.unmocked_host)?;
-        observed.responses.append(&mut deleting);
-        if case.in_cluster {
-            let mut cleanup = cleanup_policies(case, resource, stages.host);
-            observed.responses.append(&mut cleanup);
-        }
+    if !is_request {
+        observed.responses.append(&mut stages.image_policies(seen, &digests)?);
     }
+    stages.delete(subject, &object, &mut observed)?;
     Ok(observed.responses)
 }
 
@@ -225,7 +289,7 @@ pub fn payload_pass(
         let error = format!("failed to apply image validating policies on JSON payload: {error}");
         format!("failed to apply validating policies on JSON payload {name} ({error})")
     })?;
-    let mut deleting = deleting_policies(case, name, payload, &host)
+    let mut deleting = deleting_policies(case, name, payload, None, &host)
         .map_err(|error| format!("failed to apply policies on JSON payload {name} ({error})"))?;
     responses.append(&mut deleting);
     Ok(responses)
@@ -303,12 +367,27 @@ pub(super) struct Stages<'c> {
     pub(super) discovery: Discovery,
     /// `apiVersion,kind,namespace,name` of the resource.
     pub(super) key: String,
+    /// The namespace of the resource.
+    pub(super) namespace: &'c str,
     values: GivenValues,
     /// The operation of the test row; `None` in the default pass.
     row_operation: Option<Operation>,
     served: Arc<Served>,
     objects: GivenObjects<'c>,
     pub(super) exceptions: Vec<CompiledException>,
+    /// The request under review, if it is one of a cluster.
+    given: Option<&'c Request>,
+    pub(super) lens: Lens,
+    /// Whether the validating phase refuses the request.
+    refused: Cell<bool>,
+}
+
+/// Which rules of a policy are validated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    All,
+    /// Those that check images.
+    Images,
 }
 
 /// A policy's identity in responses.
@@ -323,24 +402,20 @@ pub(super) fn identity(policy: &ClassicPolicy) -> (String, String) {
 impl<'c> Stages<'c> {
     fn new(
         case: &'c Case,
-        resource: &'c Resource,
-        operation: Option<Operation>,
+        subject: Subject<'c>,
         [host, cel_host, unmocked_host]: &'c [CaseHost<'c>; 3],
     ) -> Result<Self, String> {
-        let mut world = World::new();
-        case.values.describe_namespaces(&mut world);
-        let mut classic_world = World::new();
-        case.values.describe_namespaces(&mut classic_world);
-        if let Some(stored) = stored_namespace(case, resource, &world)? {
-            classic_world.add_namespace(stored);
-        }
-        let mut discovery = Discovery::kubernetes();
-        for definition in &case.surroundings.definitions {
-            // A definition that says too little is a matter of the loader's diagnostics.
-            let _ = discovery.add_crd(definition.root());
-        }
-        let served = served(case, resource, &mut discovery);
+        let Subject {
+            resource, operation, ..
+        } = subject;
         let exceptions = case.exceptions.exceptions.iter();
+        let (world, classic_world, discovery, served) = match subject.request {
+            Some((request, Environment { world, discovery, .. })) => {
+                let served = Arc::clone(&request.resource);
+                (world.clone(), world.clone(), discovery.clone(), served)
+            }
+            None => described(case, resource)?,
+        };
         Ok(Self {
             case,
             host,
@@ -350,12 +425,64 @@ impl<'c> Stages<'c> {
             classic_world,
             discovery,
             key: resource.key(),
+            namespace: &resource.namespace,
             values: case.values.for_resource(&resource.name, operation),
             row_operation: operation,
             served,
             objects: GivenObjects::new(case),
             exceptions: exceptions.map(|exception| CompiledException::new(exception)).collect(),
+            given: subject.request.map(|(request, _)| request),
+            lens: if subject.request.is_some() {
+                Lens::CLUSTER
+            } else {
+                Lens::CLI
+            },
+            refused: Cell::new(false),
         })
+    }
+
+    /// Whether a request of a cluster is under review.
+    pub(super) fn is_request(&self) -> bool {
+        self.given.is_some()
+    }
+
+    /// Whether images are verified: in a cluster, those of objects that are created or updated.
+    fn has_images(&self) -> bool {
+        let writes = |request: &Request| matches!(request.operation, Operation::Create | Operation::Update);
+        self.given.is_none_or(writes)
+    }
+
+    /// Whether the request under review is refused; a test goes on with all stages.
+    fn is_refused(&self, observed: &Observed) -> bool {
+        let mut rules = observed.responses.iter().flat_map(|response| &response.rules);
+        let denies = |rule: &RuleResult| {
+            rule.response.effect == Effect::Deny && rule.response.registry != RegistryUse::Unanswered
+        };
+        self.is_request() && (self.refused.get() || rules.any(denies))
+    }
+
+    /// Policies that delete: they are not about requests, and take part in the default pass only.
+    fn delete(&self, subject: Subject<'_>, object: &Document, observed: &mut Observed) -> Result<(), String> {
+        let removed = |request: &Request| request.operation == Operation::Delete || !request.resource.subresource.is_empty();
+        if subject.operation.is_some() || self.given.is_some_and(removed) {
+            return Ok(());
+        }
+        // A cluster stores the object as admission leaves it.
+        let stored = Resource {
+            object: if self.is_request() {
+                Arc::new(object.clone())
+            } else {
+                Arc::clone(&subject.resource.object)
+            },
+            ..subject.resource.clone()
+        };
+        let discovery = self.is_request().then_some(&self.discovery);
+        let deleting = deleting_policies(self.case, &self.key, &stored.object, discovery, self.unmocked_host)?;
+        observed.responses.extend(deleting);
+        if self.case.in_cluster {
+            observed.responses.extend(cleanup_policies(self.case, &stored, self.host));
+        }
+        Ok(())
     }
 
     /// A Namespace among all objects of the test.
@@ -365,7 +492,12 @@ impl<'c> Stages<'c> {
 
     /// The input of classic policies.
     pub(super) fn classic_input<'r>(&'r self, request: &'r Request, values: &'r GivenValues) -> Input<'r> {
-        Input::new(request, &self.classic_world, &self.discovery, Lens::CLI).with_values(values)
+        let input = Input::new(request, &self.classic_world, &self.discovery, self.lens);
+        if self.is_request() {
+            input
+        } else {
+            input.with_values(values)
+        }
     }
 
     /// The request about an object, null if it is lost.
@@ -374,6 +506,13 @@ impl<'c> Stages<'c> {
     }
 
     fn request_for(&self, operation: Operation, object: &Document) -> Request {
+        if let Some(given) = self.given {
+            let mut request = given.clone();
+            if given.operation != Operation::Delete {
+                request.object = object.clone();
+            }
+            return request;
+        }
         let mut request = Request::about(operation, Arc::clone(&self.served), object.clone());
         if operation == Operation::Update {
             request.old_object = object.clone();
@@ -426,6 +565,16 @@ impl<'c> Stages<'c> {
         resource: &Document,
         observed: &mut Observed,
     ) -> Result<(), String> {
+        self.validate_rules(policies, Rules::All, resource, observed)
+    }
+
+    fn validate_rules(
+        &self,
+        policies: &[&Arc<ClassicPolicy>],
+        which: Rules,
+        resource: &Document,
+        observed: &mut Observed,
+    ) -> Result<(), String> {
         for policy in policies {
             let rules = all_rules(policy);
             let images = CompiledImageRules::new(policy).filter(CompiledImageRules::has_checks);
@@ -438,7 +587,7 @@ impl<'c> Stages<'c> {
             let decided = compiled.decide(&input, &self.exceptions, self.host);
             let validates = |name: &str| {
                 let mut rules = rules.iter().filter(|rule| rule.validate.is_some());
-                rules.any(|rule| rule.name.value == name)
+                which == Rules::All && rules.any(|rule| rule.name.value == name)
             };
             let results = decided.rules.into_iter().filter(|response| validates(&response.rule));
             let mut results: Vec<RuleResult> = results
@@ -457,6 +606,9 @@ impl<'c> Stages<'c> {
                     (rule_type, response)
                 });
                 results.extend(checked.map(rule_result));
+                if self.case.in_cluster {
+                    effect::of_image_rules(policy, &rules, &input, &mut results);
+                }
                 // The results of both kinds of rules are in the order of the rules.
                 let place = |name: &str| rules.iter().position(|rule| rule.name.value == name);
                 results.sort_by_key(|result| place(&result.response.rule));
@@ -552,6 +704,26 @@ fn served(case: &Case, resource: &Resource, discovery: &mut Discovery) -> Arc<Se
     discovery.add_guess(&kind, !resource.namespace.is_empty());
     let known = discovery.by_object(&resource.api_version, &resource.kind).cloned();
     known.unwrap_or_else(|| Arc::new(Discovery::guess(&kind, !resource.namespace.is_empty())))
+}
+
+/// What a test describes: the namespaces for CEL policies and for classic ones, the served kinds, and the resource.
+type Described = (World, World, Discovery, Arc<Served>);
+
+fn described(case: &Case, resource: &Resource) -> Result<Described, String> {
+    let mut world = World::new();
+    case.values.describe_namespaces(&mut world);
+    let mut classic_world = World::new();
+    case.values.describe_namespaces(&mut classic_world);
+    if let Some(stored) = stored_namespace(case, resource, &world)? {
+        classic_world.add_namespace(stored);
+    }
+    let mut discovery = Discovery::kubernetes();
+    for definition in &case.surroundings.definitions {
+        // A definition that says too little is a matter of the loader's diagnostics.
+        let _ = discovery.add_crd(definition.root());
+    }
+    let served = served(case, resource, &mut discovery);
+    Ok((world, classic_world, discovery, served))
 }
 
 /// A Namespace among all objects of a test.

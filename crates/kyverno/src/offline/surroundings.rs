@@ -2,9 +2,16 @@
 //!
 //! Upstream counterpart: `cmd/cli/kubectl-kyverno/commands/test/test.go` and `store/{mock,gctx_resolve}.go` (1.19).
 
+use std::sync::Arc;
+
 use crate::{classic::context::global_value, image_mocks::ImageMock};
 use kyvtest_cel::host::Mocks;
-use kyvtest_go_compat::value::{Builder, Data, Document, List, Map, Value};
+use kyvtest_go_compat::{
+    diagnostic::Sources,
+    value::{Builder, Data, Document, List, Map, Value},
+    yaml,
+};
+use kyvtest_model::policy::decode::{Decoder, Style};
 
 /// The world outside of a test.
 #[derive(Debug, Default)]
@@ -60,6 +67,27 @@ impl Surroundings {
             globals: items(row, "globalContextEntries").map(global_entry).collect(),
             image_mocks: Vec::new(),
         }
+    }
+
+    /// Reads image mocks as a sidecar writes them; null means none.
+    ///
+    /// # Errors
+    /// The first problem of the list.
+    pub fn read_image_mocks(&mut self, list: Value<'_>) -> Result<(), String> {
+        if list.is_null() {
+            return Ok(());
+        }
+        let text = list.to_json();
+        let file = Sources::new().add("imageMocks", text.as_str());
+        let tree = yaml::read_first(&text, yaml::Mode::Strict, &yaml::Limits::default());
+        let tree = Arc::new(tree.map_err(|error| format!("`imageMocks`: {error}"))?);
+        let mut decoder = Decoder::new(&tree, file, Style::Schema);
+        let mocks = decoder.list(tree.root(), ImageMock::decode);
+        if let Some(problem) = decoder.finish().diagnostics.first() {
+            return Err(format!("`imageMocks`: {}", problem.message));
+        }
+        self.image_mocks = mocks.unwrap_or_default();
+        Ok(())
     }
 
     /// Adds image metadata and global context entries to the mocks of a host. An entry without a value is left out: looking it up

@@ -6,10 +6,12 @@
 use std::sync::Arc;
 
 use super::{
+    effect,
     observed::{Observed, PolicyResponse, RuleResult, RuleType},
     run::{Stages, identity},
 };
 use crate::{
+    autogen::all_rules,
     classic::rule::outside,
     verify_images::{CompiledImageRules, ImageResult, ImageRuleType},
 };
@@ -51,12 +53,16 @@ impl Stages<'_> {
             if let Some(patched) = &patched {
                 *resource = patched.clone();
             }
+            let mut rules: Vec<RuleResult> = verified.results.into_iter().map(rule_result).collect();
+            if self.case.in_cluster {
+                effect::of_image_rules(policy, &all_rules(policy), &input, &mut rules);
+            }
             observed.responses.push(PolicyResponse {
                 resource: self.key.clone(),
                 policy: name,
                 kind: policy.kind.name(),
                 policy_namespace: namespace.clone(),
-                rules: verified.results.into_iter().map(rule_result).collect(),
+                rules,
                 patched,
                 is_unchanged: false,
             });

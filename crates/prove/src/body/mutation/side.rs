@@ -254,6 +254,16 @@ impl MutatingSide {
         specs.map(|spec| spec[2].clone()).chain(exceptions).collect()
     }
 
+    /// The verdict on a prepared request, the object after admission and whether it changed.
+    pub(crate) fn review(&self, phases: Phases<'_>) -> (Verdict, Option<Document>, bool) {
+        let After {
+            verdict,
+            object,
+            changed,
+        } = self.run(phases);
+        (verdict, object, changed)
+    }
+
     /// Sends a prepared request through the mutating phase and what follows it.
     pub(super) fn run(&self, phases: Phases<'_>) -> After {
         match &self.native {
@@ -266,7 +276,7 @@ impl MutatingSide {
                 }
             }
             None => {
-                let side = phases.kyverno(&self.controller, None);
+                let side = phases.kyverno(&self.controller, None, None);
                 After {
                     object: phases.completed(&side),
                     verdict: side.verdict,
