@@ -18,6 +18,7 @@ mod formula;
 mod hunt;
 pub mod mutation;
 mod read;
+mod refusal;
 mod request;
 mod shape;
 mod side;
@@ -39,9 +40,10 @@ use kyvtest_model::{
 };
 
 use self::{
-    build::Builder,
+    build::{Builder, completed},
     formula::{Arena, Formula},
     hunt::{Calls, Hunt, Lookups},
+    refusal::{forbidden, not_accepted},
     request::Request,
     solve::{Cut, Model, SolveResult, Solver, Theory},
     value::Unsupported,
@@ -54,7 +56,7 @@ pub use self::{
 use crate::{
     Kind, Label, NEITHER,
     admitted::decoded,
-    server::{Data, Server},
+    server::{Data, Refused, Server},
     universe,
     witness::Scenario,
 };
@@ -243,6 +245,21 @@ impl<'s> Match<'s> {
         let mut found = self.replay(seen)?;
         found.data = Data::Normalised;
         Some(found)
+    }
+
+    /// Evaluates a request as the API server shows it to admission, and if it refuses the objects, a completed one.
+    ///
+    /// # Errors
+    /// The server's last refusal, if the effects are not shown to differ.
+    fn replay_or_complete(&mut self, scenario: &Scenario) -> Result<Counterexample, Option<Refused>> {
+        let Err(first) = decoded(scenario, &self.server) else {
+            return self.replay_admitted(scenario).ok_or(None);
+        };
+        let completed = completed(scenario);
+        if let Some(found) = self.replay_admitted(&completed) {
+            return Ok(found);
+        }
+        Err(Some(decoded(&completed, &self.server).err().unwrap_or(first)))
     }
 }
 
@@ -553,13 +570,15 @@ impl Match<'_> {
                 }
                 SolveResult::Yes(model) => {
                     let scenario = Builder::new(arena, theory, &model).scenario(request);
-                    if let Some(found) = self.replay_admitted(&scenario) {
-                        return Found::Differs(Box::new(found));
-                    }
+                    let refusal = match self.replay_or_complete(&scenario) {
+                        Ok(found) => return Found::Differs(Box::new(found)),
+                        Err(refusal) => refusal,
+                    };
                     match self.replay(scenario) {
                         Some(found) if self.options.data == Data::Raw => return Found::Differs(Box::new(found)),
                         Some(_) => {
-                            "a difference was found only on objects that an API server refuses".clone_into(&mut reason);
+                            reason = not_accepted(refusal.as_ref());
+                            refused.extend(forbidden(arena, &model, refusal.as_ref()));
                         }
                         None => {
                             if reason.is_empty() {

@@ -1,5 +1,6 @@
 //! Requests from models: what formulas say of places becomes objects, and what they do not say looks ordinary.
 
+mod complete;
 mod fill;
 mod outside;
 
@@ -12,7 +13,7 @@ use kyvtest_go_compat::{text::quantity::Quantity, value::Document};
 use kyvtest_model::kube::{self, Namespace, Operation, UserInfo, World};
 
 use self::fill::fill;
-pub(super) use self::fill::ordinary;
+pub(super) use self::{complete::completed, fill::ordinary};
 use super::{
     formula::{Arena, Atom, Place, Step},
     request::Request,
@@ -130,7 +131,14 @@ impl<'b> Builder<'b> {
                 }
             }
             let is_key = own.iter().any(|place| *self.arena.step(*place) == Step::Key);
-            let first = if is_key { Taste::Key } else { Taste::Name };
+            let is_path = |place: &Place| self.arena.generic(*place).ends_with(".paths[].path");
+            let first = if is_key {
+                Taste::Key
+            } else if own.iter().any(is_path) {
+                Taste::Path
+            } else {
+                Taste::Name
+            };
             // Elements of one list should have different names.
             let mut apart = not.clone();
             for place in &own {
@@ -255,6 +263,15 @@ impl<'b> Builder<'b> {
                     if !self.is_absent(element) {
                         items.push(self.value(element));
                     }
+                }
+                if let Inner::List(item) = &shape.inner
+                    && shape.nonzero
+                    && items.is_empty()
+                {
+                    items.push(complete::element(
+                        &self.arena.generic(place),
+                        item.kinds.has(Kind::Text),
+                    ));
                 }
                 Json::Array(items)
             }

@@ -27,6 +27,8 @@ pub(in crate::body) enum Taste {
     Name,
     /// The key of a label.
     Key,
+    /// An absolute path.
+    Path,
     /// Neither begins nor ends with white space.
     Plain,
     Any,
@@ -37,6 +39,7 @@ impl Taste {
         match self {
             Self::Name => Some(Predicate::In(Base::Subdomain)),
             Self::Key => Some(Predicate::In(Base::LabelKey)),
+            Self::Path => Some(Predicate::StartsWith(Arc::from("/"))),
             Self::Plain => Some(Predicate::Matches(Arc::from(PLAIN))),
             Self::Any => None,
         }
