@@ -99,7 +99,7 @@ impl CompiledRule {
             params,
         };
         let attributes = input.resource_attributes();
-        let rbac = |asked: &Attributes| authorize(asked, input);
+        let rbac = |attributes: &Attributes| authorize(attributes, input);
         let cluster = Authorizing {
             host,
             authorize: &rbac,
@@ -169,17 +169,17 @@ fn part(cause: Cause) -> Part {
 }
 
 /// What the cluster's RBAC objects say of a user's name: Kyverno does not tell the API server the groups.
-fn authorize(asked: &Attributes, input: &Input<'_>) -> Decision {
+fn authorize(attributes: &Attributes, input: &Input<'_>) -> Decision {
     let authorized = input.world.authorize(&Access {
-        user: &asked.user,
+        user: &attributes.user,
         groups: &[],
-        verb: &asked.verb,
+        verb: &attributes.verb,
         path: None,
-        group: &asked.group,
-        resource: &asked.resource,
-        subresource: &asked.subresource,
-        namespace: &asked.namespace,
-        name: &asked.name,
+        group: &attributes.group,
+        resource: &attributes.resource,
+        subresource: &attributes.subresource,
+        namespace: &attributes.namespace,
+        name: &attributes.name,
     });
     Decision {
         allowed: authorized.allowed,
@@ -200,12 +200,12 @@ impl Host for Review<'_> {
         self.host.observer()
     }
 
-    fn authorize(&self, asked: &Attributes) -> Option<Decision> {
+    fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
         self.host.authorize(&Attributes {
-            service_account: asked.service_account.clone(),
-            verb: asked.verb.clone(),
-            namespace: asked.namespace.clone(),
-            subresource: asked.subresource.clone(),
+            service_account: attributes.service_account.clone(),
+            verb: attributes.verb.clone(),
+            namespace: attributes.namespace.clone(),
+            subresource: attributes.subresource.clone(),
             group: self.resource.group.clone(),
             resource: self.resource.resource.clone(),
             ..Attributes::default()

@@ -301,12 +301,12 @@ impl CompiledClassicPolicy {
                     selection: self.matching_of(rule),
                     exceptions,
                 };
-                let Some(mut answer) = rule.decide(step, context, input, host) else {
+                let Some(mut result) = rule.decide(step, context, input, host) else {
                     return false;
                 };
-                answer.effect = step.effect(answer.status);
-                let applied = answer.applied();
-                rules.push(answer);
+                result.effect = step.effect(result.status);
+                let applied = result.applied();
+                rules.push(result);
                 applied
             },
         );
@@ -408,12 +408,12 @@ impl Compiled {
         let outside = outside(input, context.policy, context.rule, namespace, host);
         let mut driver = Driver::new(input, context, &*outside);
         let mut lifted = Vec::new();
-        let mut answer = None;
+        let mut result = None;
         let Ok(()) = step.stages().decide((), |stage, ()| {
-            answer = match stage {
+            result = match stage {
                 Stage::Preconditions => {
-                    let said = driver.prepare(&self.prelude);
-                    said.map(|said| self.response(said, Part::Precondition(0)))
+                    let result = driver.prepare(&self.prelude);
+                    result.map(|result| self.response(result, Part::Precondition(0)))
                 }
                 Stage::Exceptions => {
                     lifted = driver.granted(&step.exceptions);
@@ -430,29 +430,29 @@ impl Compiled {
                 },
                 Stage::Conditions | Stage::InvalidSelector => None,
             };
-            Ok::<_, Infallible>(answer.is_none().then_some(()))
+            Ok::<_, Infallible>(result.is_none().then_some(()))
         });
-        answer
+        result
     }
 
-    fn checked(&self, said: Option<RuleResult>) -> Option<RuleResponse> {
-        let said = said?;
-        let part = match said.status {
+    fn checked(&self, result: Option<RuleResult>) -> Option<RuleResponse> {
+        let result = result?;
+        let part = match result.status {
             Status::Pass => Part::All,
-            _ if said.exceptions.is_empty() => Part::Validation(0),
+            _ if result.exceptions.is_empty() => Part::Validation(0),
             _ => Part::Exception,
         };
-        Some(self.response(said, part))
+        Some(self.response(result, part))
     }
 
-    fn response(&self, said: RuleResult, part: Part) -> RuleResponse {
-        let trace = if said.status == Status::Error {
+    fn response(&self, result: RuleResult, part: Part) -> RuleResponse {
+        let trace = if result.status == Status::Error {
             Trace::error(part)
         } else {
             Trace::of(part)
         };
-        let mut response = RuleResponse::new(&self.name, said.status, said.message, trace);
-        response.exceptions = said.exceptions;
+        let mut response = RuleResponse::new(&self.name, result.status, result.message, trace);
+        response.exceptions = result.exceptions;
         response
     }
 }

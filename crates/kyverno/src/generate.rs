@@ -245,7 +245,7 @@ impl Generation<'_> {
             exclude: rule.exclude.as_ref(),
             policy_namespace: self.policy.namespace(),
         };
-        let asked = RuleContext {
+        let rule_context = RuleContext {
             policy: &self.policy.key,
             rule: &rule.name,
             selection,
@@ -254,7 +254,7 @@ impl Generation<'_> {
         self.context.set_outside(&*self.first[index]);
         let cell = self.input.request.cell();
         let mut facts = Concrete::new(self.input.request, namespace);
-        let exempt = granted(&mut self.context, &cell, &mut facts, asked);
+        let exempt = granted(&mut self.context, &cell, &mut facts, rule_context);
         if !exempt.is_empty() {
             let keys: Vec<String> = exempt.iter().map(|exception| exception.key().to_owned()).collect();
             let message = format!("rule is skipped due to policy exception {}", keys.join(", "));
@@ -265,9 +265,9 @@ impl Generation<'_> {
             return old_matches.then(|| (Status::Fail, String::new(), Vec::new()));
         }
         self.context.checkpoint();
-        let answer = self.preconditions(rule);
+        let result = self.preconditions(rule);
         self.context.restore();
-        answer.map(|(status, message)| (status, message, Vec::new()))
+        result.map(|(status, message)| (status, message, Vec::new()))
     }
 
     /// Whether a rule selects the new or the old object; an absent one is never selected.

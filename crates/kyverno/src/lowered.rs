@@ -309,12 +309,12 @@ fn trace(host: &dyn Host, explain: impl FnOnce() -> Vec<String>, rules: &[RuleRe
 
 /// What decided the answers of rules, in lines for people.
 pub fn decided(rules: &[RuleResponse]) -> impl Iterator<Item = String> {
-    rules.iter().map(|answer| {
-        let rule = if answer.rule.is_empty() {
+    rules.iter().map(|response| {
+        let rule = if response.rule.is_empty() {
             String::new()
         } else {
-            format!("rule `{}`: ", answer.rule)
+            format!("rule `{}`: ", response.rule)
         };
-        format!("{rule}{}, decided by {}", answer.status, answer.trace)
+        format!("{rule}{}, decided by {}", response.status, response.trace)
     })
 }

@@ -385,13 +385,13 @@ impl Evaluation<'_> {
         if let Some((status, message)) = unmet(rule.preconditions.as_ref(), &mut context) {
             return Ok(vec![(self.default_type, self.respond(status, message))]);
         }
-        let asked = RuleContext {
+        let rule_context = RuleContext {
             policy: &self.policy.key,
             rule: &rule.name,
             selection,
             exceptions: self.exceptions,
         };
-        let exempt = granted(&mut context, &cell, &mut self.input.facts(), asked);
+        let exempt = granted(&mut context, &cell, &mut self.input.facts(), rule_context);
         if !exempt.is_empty() {
             let keys: Vec<String> = exempt.iter().map(|exception| exception.key().to_owned()).collect();
             // Upstream puts nothing between the two.

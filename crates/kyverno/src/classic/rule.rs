@@ -46,7 +46,7 @@ impl Prelude {
         }
     }
 
-    /// What its parts came to.
+    /// Reports the results of its parts.
     pub(crate) fn parts(&self, parts: &mut Parts<'_>) {
         parts.conditions("preconditions", self.preconditions.as_ref());
     }
@@ -63,8 +63,8 @@ pub(crate) struct ClassicRule {
     name: String,
     message: String,
     check: Kind,
-    /// Whether a violation is let through that was there before the request.
-    forgives: bool,
+    /// Kyverno's `allowExistingViolations`: admit a violation that the old object has as well.
+    allow_existing_violations: bool,
     has_preconditions: bool,
 }
 
@@ -97,7 +97,7 @@ impl ClassicRule {
                 .map(|text| text.value.clone())
                 .unwrap_or_default(),
             check,
-            forgives: action == FailureAction::Enforce && validate.allow_existing_violations != Some(false),
+            allow_existing_violations: action == FailureAction::Enforce && validate.allow_existing_violations != Some(false),
             has_preconditions: rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null()),
         })
     }
@@ -114,7 +114,7 @@ impl ClassicRule {
         }
     }
 
-    /// What its parts came to. Preconditions are asked before it.
+    /// Reports the results of its parts, without preconditions, which are evaluated before it.
     pub(crate) fn parts(&self, parts: &mut Parts<'_>) {
         if let Kind::Resource(validation) = &self.check {
             parts.check("validate", &validation.check);
@@ -122,7 +122,7 @@ impl ClassicRule {
     }
 }
 
-/// What a rule's check says, and by which exceptions it was lifted.
+/// The result of a rule and the exceptions that exempt the resource from it.
 #[derive(Debug)]
 pub(crate) struct RuleResult {
     pub status: Status,
@@ -140,7 +140,7 @@ impl From<ValidatorResult> for RuleResult {
     }
 }
 
-/// Which rule of which policy is asked.
+/// The rule that is evaluated, and its policy.
 #[derive(Clone, Copy)]
 pub(crate) struct RuleContext<'a> {
     /// The policy's key.
@@ -153,7 +153,7 @@ pub(crate) struct RuleContext<'a> {
     pub exceptions: &'a [CompiledException],
 }
 
-/// Who answers for the context of a rule.
+/// Returns the sources for the context entries of a rule.
 pub(crate) fn outside<'a>(
     input: &'a Input<'_>,
     policy: &str,
@@ -163,7 +163,7 @@ pub(crate) fn outside<'a>(
 ) -> Box<dyn Outside + 'a> {
     match input.values() {
         Some(values) => values.outside(policy, rule, namespace, host),
-        // Lookups are answered from the cluster's own objects.
+        // Without values from a suite, lookups use the cluster's own objects.
         None => Box::new(SuiteSources {
             host,
             values: Vec::new(),
@@ -212,9 +212,9 @@ pub(crate) fn start<'d>(input: &'d Input<'_>, policy: &str, outside: &'d dyn Out
 /// A rule at work.
 pub(crate) struct Driver<'d> {
     input: &'d Input<'d>,
-    asked: RuleContext<'d>,
+    rule_context: RuleContext<'d>,
     context: Context<'d>,
-    /// The object as it shall be, and as it is; null where there is none.
+    /// The new and the old object; null if absent.
     new: Data,
     old: Data,
     operation: Operation,
@@ -222,11 +222,11 @@ pub(crate) struct Driver<'d> {
 
 impl<'d> Driver<'d> {
     /// Sets up the context of a request.
-    pub(crate) fn new(input: &'d Input<'_>, asked: RuleContext<'d>, outside: &'d dyn Outside) -> Self {
-        let (context, new, old) = start(input, asked.policy, outside);
+    pub(crate) fn new(input: &'d Input<'_>, rule_context: RuleContext<'d>, outside: &'d dyn Outside) -> Self {
+        let (context, new, old) = start(input, rule_context.policy, outside);
         Self {
             input,
-            asked,
+            rule_context,
             context,
             new,
             old,
@@ -234,7 +234,7 @@ impl<'d> Driver<'d> {
         }
     }
 
-    /// Loads the context and asks the preconditions; answers where the rule ends there.
+    /// Loads the context and evaluates the preconditions. Returns a result if the rule ends there.
     pub(crate) fn prepare(&mut self, prelude: &Prelude) -> Option<RuleResult> {
         if let Err(error) = self.context.load_entries(&prelude.entries) {
             return Some((Status::Error, format!("failed to load context: {error}")).into());
@@ -247,7 +247,7 @@ impl<'d> Driver<'d> {
         granting(&mut self.context, matching)
     }
 
-    /// Checks the rule; `None` if there is nothing to say. `lifted` are the exceptions that hold.
+    /// Checks the rule; `None` if it produces no result. `lifted` are the exceptions that apply.
     pub(crate) fn check(&mut self, rule: &ClassicRule, lifted: &[&CompiledException]) -> Option<RuleResult> {
         match &rule.check {
             Kind::Resource(validation) => self.resource(rule, validation),
@@ -268,15 +268,15 @@ impl<'d> Driver<'d> {
                 if self.operation == Operation::Delete {
                     return None;
                 }
-                let said = self.pod_security(rule, security, lifted);
-                if said.status == Status::Fail
-                    && rule.forgives
+                let result = self.pod_security(rule, security, lifted);
+                if result.status == Status::Fail
+                    && rule.allow_existing_violations
                     && self.is_update()
                     && self.before_pod_security(rule, security)
                 {
                     return Some(forgiven());
                 }
-                Some(said)
+                Some(result)
             }
         }
     }
@@ -290,7 +290,7 @@ impl<'d> Driver<'d> {
         let now = self.validate(rule, validation, &mut substituted);
         // What ends before the check ends before the look at the old object, too.
         let checked = !matches!(&now, Some((Status::Skip | Status::Error, text)) if before_check(text));
-        if checked && rule.forgives && self.is_update() {
+        if checked && rule.allow_existing_violations && self.is_update() {
             if self.operation != Operation::Update {
                 return Some((Status::Skip, "failed to validate old object".to_owned()).into());
             }
@@ -300,7 +300,7 @@ impl<'d> Driver<'d> {
                     .then(|| driver.validate(rule, validation, &mut substituted))
                     .flatten()
             });
-            let fails = |answer: &Option<ValidatorResult>| matches!(answer, Some((Status::Fail, _)));
+            let fails = |result: &Option<ValidatorResult>| matches!(result, Some((Status::Fail, _)));
             if fails(&now) && fails(&before) {
                 return Some(forgiven());
             }
@@ -370,15 +370,15 @@ impl<'d> Driver<'d> {
         creation
     }
 
-    /// Whether the rule would have been asked when the old object was created. One with preconditions never is: upstream
-    /// hands them over in a form that it then does not know.
+    /// Whether the rule would have matched the creation of the old object. One with preconditions never matches:
+    /// upstream passes them in a form that its own evaluation does not recognise.
     fn matches_old(&self, rule: &ClassicRule) -> bool {
         if rule.has_preconditions {
             return false;
         }
         let creation = self.creation();
         let mut facts = Concrete::new(&creation, self.input.namespace());
-        applies(self.asked.selection, &creation.cell(), &mut facts)
+        applies(self.rule_context.selection, &creation.cell(), &mut facts)
     }
 
     fn pod_security(
@@ -428,13 +428,13 @@ impl<'d> Driver<'d> {
         }
         let creation = self.creation();
         let namespace = self.input.namespace();
-        let asked = self.asked;
-        let said = self.with_old(|driver| {
+        let rule_context = self.rule_context;
+        let result = self.with_old(|driver| {
             let mut facts = Concrete::new(&creation, namespace);
-            let lifted = granted(&mut driver.context, &creation.cell(), &mut facts, asked);
+            let lifted = granted(&mut driver.context, &creation.cell(), &mut facts, rule_context);
             driver.pod_security(rule, security, &lifted)
         });
-        said.status == Status::Fail
+        result.status == Status::Fail
     }
 }
 
@@ -443,9 +443,9 @@ pub(crate) fn granted<'p>(
     context: &mut Context<'_>,
     cell: &kyvtest_model::kube::RequestClass<'_>,
     facts: &mut Concrete<'_>,
-    asked: RuleContext<'p>,
+    rule_context: RuleContext<'p>,
 ) -> Vec<&'p CompiledException> {
-    let matching = exception::matching(asked.exceptions, (asked.policy, asked.rule), cell, facts);
+    let matching = exception::matching(rule_context.exceptions, (rule_context.policy, rule_context.rule), cell, facts);
     granting(context, &matching)
 }
 
@@ -477,7 +477,7 @@ fn forgiven() -> RuleResult {
     (Status::Skip, message.to_owned()).into()
 }
 
-/// The answer of a rule that exceptions lift.
+/// The result of a rule from which exceptions exempt the resource.
 pub(crate) fn lifted_by(exceptions: &[&CompiledException]) -> RuleResult {
     let keys: Vec<String> = exceptions.iter().map(|exception| exception.key().to_owned()).collect();
     RuleResult {

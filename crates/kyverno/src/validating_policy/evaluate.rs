@@ -41,9 +41,9 @@ pub(super) fn evaluate(
     ] {
         values[slot as usize] = Some(Val::from(value));
     }
-    let mut answer = None;
+    let mut result = None;
     let Ok(()) = Stages::CEL.decide((), |stage, ()| {
-        answer = match stage {
+        result = match stage {
             Stage::Exceptions => match lifted(policy, &values, &scratch, host) {
                 Ok(Granted::Full(exceptions)) => Some(excepted(&exceptions)),
                 Ok(Granted::Partly {
@@ -61,9 +61,9 @@ pub(super) fn evaluate(
             Stage::Check => Some(validate(policy, slots, std::mem::take(&mut values), &scratch, host)),
             Stage::Preconditions | Stage::InvalidSelector => None,
         };
-        Ok::<_, Infallible>(answer.is_none().then_some(()))
+        Ok::<_, Infallible>(result.is_none().then_some(()))
     });
-    answer.unwrap_or_else(|| RuleResponse::new("", Status::Skip, "skip", Trace::of(Part::Match)))
+    result.unwrap_or_else(|| RuleResponse::new("", Status::Skip, "skip", Trace::of(Part::Match)))
 }
 
 /// What the exceptions give.
