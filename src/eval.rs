@@ -470,7 +470,7 @@ impl Evaluator {
 
 fn kyverno_answer(request: &Request, review: Review) -> KyvernoResponse {
     let Verdict { status, effect, .. } = review.verdict();
-    let strongest = review.answers.iter().map(|answered| answered.response.status);
+    let strongest = review.responses.iter().map(|answered| answered.response.status);
     let status = strongest.chain([status]).max_by_key(|status| status.strength());
     let (code, message) = match &review.refusal {
         Some(refusal) => (refusal.code, refusal.message.clone()),

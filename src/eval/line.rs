@@ -125,7 +125,7 @@ pub fn render(answers: &BothResponses) -> serde_json::Map<String, Json> {
     let kyverno = answers.kyverno.as_ref().map(|kyverno| {
         let review = &kyverno.review;
         let rules: Vec<Json> = review
-            .answers
+            .responses
             .iter()
             .map(|answered| {
                 json!({

@@ -1,9 +1,9 @@
 //! `validate.cel` of a classic rule.
 //!
-//! Upstream counterpart: `pkg/engine/handlers/validation/validate_cel.go` (1.19), which runs the API server's validator with
-//! no failure policy: what cannot be evaluated is a `fail` with the error's text. What cannot be compiled fails each
-//! request. `authorizer` asks about the kind of the request and the name of the user; the group, resource and path of a
-//! check are ignored.
+//! Upstream counterpart: `pkg/engine/handlers/validation/validate_cel.go` (1.19), which runs the API server's validator
+//! with no failure policy: an evaluation error is a `fail` with the error's message, and a rule that does not compile
+//! fails each request. `authorizer` checks the kind of the request and the name of the user; the group, resource and
+//! path of a check are ignored.
 
 use super::{
     input::{Documents, Input},
@@ -59,7 +59,7 @@ impl CompiledRule {
         self.validator.programs()
     }
 
-    /// The rule's answer to a request that it matches, exceptions aside.
+    /// Evaluates the rule on a request that it matches, without exceptions.
     pub fn decide(&self, input: &Input<'_>, host: &dyn Host) -> RuleResponse {
         let Some(params) = &self.params else {
             let decided = self.validate(input, Value::Null, host);
@@ -82,7 +82,7 @@ impl CompiledRule {
         RuleResponse::new(&self.name, Status::Pass, message, Trace::of(Part::All))
     }
 
-    /// The answer for one parameter, unless it is that all is well.
+    /// Evaluates the rule with one parameter; `None` if all validations pass.
     fn validate(&self, input: &Input<'_>, params: Value<'_>, host: &dyn Host) -> Option<RuleResponse> {
         let Documents {
             object,
@@ -168,7 +168,7 @@ fn part(cause: Cause) -> Part {
     }
 }
 
-/// What the cluster's RBAC objects say of a user's name: Kyverno does not tell the API server the groups.
+/// Authorizes a user by name with the cluster's RBAC objects: Kyverno does not send the groups to the API server.
 fn authorize(attributes: &Attributes, input: &Input<'_>) -> Decision {
     let authorized = input.world.authorize(&Access {
         user: &attributes.user,
@@ -188,7 +188,7 @@ fn authorize(attributes: &Attributes, input: &Input<'_>) -> Decision {
     }
 }
 
-/// Asks the host what Kyverno asks the API server, in place of what the expression asks.
+/// Forwards authorizer checks to the host with the attributes that Kyverno sends instead of those in the expression.
 #[derive(Clone, Copy)]
 struct Review<'h> {
     host: &'h dyn Host,

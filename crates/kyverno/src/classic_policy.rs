@@ -1,7 +1,7 @@
 //! ClusterPolicy and Policy: gates, rules in order, exceptions, actions.
 //!
-//! Upstream counterpart: `pkg/engine/engine.go`, `pkg/engine/validation.go`, `pkg/engine/internal/match.go` (1.19). Rules that
-//! do not validate, and those about manifests or with assertion trees, answer `unsupported` where they match.
+//! Upstream counterpart: `pkg/engine/engine.go`, `pkg/engine/validation.go`, `pkg/engine/internal/match.go` (1.19).
+//! Rules that do not validate, and those about manifests or with assertion trees, are `unsupported` if they match.
 
 use std::{
     convert::Infallible,
@@ -40,7 +40,6 @@ use kyvtest_model::{
     verdict::{Part, Status, Trace},
 };
 
-/// A policy that is ready to be asked.
 #[derive(Debug)]
 pub struct CompiledClassicPolicy {
     policy: Arc<ClassicPolicy>,
@@ -55,7 +54,6 @@ pub struct CompiledClassicPolicy {
     lens: Lens,
 }
 
-/// A rule that is ready to be asked.
 #[derive(Debug)]
 struct Compiled {
     name: String,
@@ -73,10 +71,10 @@ enum Body {
     Unsupported(Unsupported),
 }
 
-/// What a policy answers.
+/// The responses of a policy to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyResponse {
-    /// The answers of the rules that match, in order.
+    /// The responses of the rules that match, in order.
     pub rules: Vec<RuleResponse>,
     /// The last part that kept a rule out, or all of them.
     pub part: Option<Part>,
@@ -166,7 +164,8 @@ impl CompiledClassicPolicy {
         rules.map(|rule| (rule.name.as_str(), &rule.matches, rule.exclude.as_ref()))
     }
 
-    /// Its rules with what their parts came to: those that are written, and those that are generated and were asked.
+    /// Returns its rules with the results of their parts: the written rules, and the generated ones that were
+    /// evaluated.
     pub fn watched(&self, observer: &Observer) -> Vec<WatchedRule<'_>> {
         let generated = self.generated.iter().filter_map(|(_, rules)| rules.get());
         let rules = self.rules("").iter().chain(generated.flatten());
@@ -192,10 +191,11 @@ impl CompiledClassicPolicy {
             .collect()
     }
 
-    /// Which rules match a request by which filter, and why the others do not, for people.
+    /// Explains in human-readable lines which filter makes a rule match a request, and why the other rules do not
+    /// match.
     pub fn explain(&self, input: &Input<'_>) -> Vec<String> {
         if let Some(part) = self.gate(input) {
-            return vec![format!("the policy is not asked because of its {part}")];
+            return vec![format!("the policy is not evaluated because of its {part}")];
         }
         let cell = input.request.cell();
         let rules = self.rules(&input.request.resource.kind).iter();
@@ -264,7 +264,7 @@ impl CompiledClassicPolicy {
         }
     }
 
-    /// Answers a request, whatever the webhook lets through.
+    /// Evaluates a request, regardless of the webhook.
     pub fn decide(&self, input: &Input<'_>, exceptions: &[CompiledException], host: &dyn Host) -> PolicyResponse {
         let selection = self.select(&input.request.cell(), &mut input.facts(), exceptions, input.lens);
         self.evaluate(selection, input, exceptions, host).1
@@ -315,7 +315,7 @@ impl CompiledClassicPolicy {
         (call, PolicyResponse { rules, part })
     }
 
-    /// What keeps the policy from being evaluated, as far as facts tell.
+    /// The part that keeps the policy from being evaluated, as far as facts decide.
     fn closed<'p>(&'p self, facts: &mut impl Facts<'p>, lens: Lens) -> Option<Part> {
         if lens.admission_switch && !self.policy.spec.admission {
             return Some(Part::Match);
@@ -389,7 +389,7 @@ impl Compiled {
         }
     }
 
-    /// The answer to a request that the rule matches; `None` where it has nothing to say.
+    /// Evaluates a request that the rule matches; `None` if the rule produces no response.
     fn decide(
         &self,
         step: &Step<'_>,
@@ -479,8 +479,7 @@ fn unsupported(rule: &Rule) -> Option<Unsupported> {
     (!decided && validate.assert.is_some()).then_some(Unsupported::Assert)
 }
 
-/// Whether the old object, if there is one, stands in a namespace. At an API server an update moves no object; in a test it
-/// may.
+/// Whether the old object, if any, is in a namespace. An API server never moves an object by an update; a test may.
 fn is_old_object_in(namespace: &str, input: &Input<'_>) -> bool {
     let old = input.request.old_object.root();
     let own = old.at(&["metadata", "namespace"]).and_then(Value::as_str);

@@ -37,12 +37,12 @@ use kyvtest_model::{
     verdict::{Part, Status, Trace},
 };
 
-/// Why a registry does not answer.
+/// Why a registry lookup or verification failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegistryError {
     /// The network fails: the rule has an error.
     Network(String),
-    /// The answer is no: the rule fails.
+    /// The registry or verifier rejects the image: the rule fails.
     Refused(String),
 }
 
@@ -71,7 +71,7 @@ pub trait ImageRegistry {
     /// The digest of an image.
     ///
     /// # Errors
-    /// If the registry does not say.
+    /// If the registry returns no digest.
     fn digest(&self, image: &str) -> Result<String, RegistryError>;
 
     /// Verifies a signature and returns the digest.
@@ -141,7 +141,7 @@ impl Verified {
     }
 }
 
-/// Puts a text at a place that exists.
+/// Replaces the value at an existing path by a string.
 fn replace(value: &mut Data, pointer: &[String], text: &str) {
     let Some((first, rest)) = pointer.split_first() else {
         *value = text.into();

@@ -156,7 +156,7 @@ impl Phases<'_> {
         let mutated = mutating.review(request, self.environment, &complete);
         let changed = mutated.object != request.object;
         let mut review = Review {
-            answers: mutated.answers,
+            responses: mutated.responses,
             refusal: mutated.refusal,
             warnings: Vec::new(),
             silent: Vec::new(),
@@ -180,11 +180,11 @@ impl Phases<'_> {
         if let (None, Some(controller)) = (&review.refusal, controller) {
             let mut validated = controller.review(&after, self.environment);
             // Mutate rules have their answer; the validating phase does not know them.
-            validated.answers.retain(|answered| {
-                let response = &answered.response;
-                response.status != Status::Unsupported || !mutating.has_rule(&answered.id, &response.rule)
+            validated.responses.retain(|reviewed| {
+                let response = &reviewed.response;
+                response.status != Status::Unsupported || !mutating.has_rule(&reviewed.id, &response.rule)
             });
-            review.answers.append(&mut validated.answers);
+            review.responses.append(&mut validated.responses);
             review.warnings.append(&mut validated.warnings);
             review.silent.append(&mut validated.silent);
             review.refusal = validated.refusal;

@@ -100,7 +100,10 @@ pub trait Outside {
     }
 
     /// The namespace of the policy; empty for a cluster-wide one.
-    #[expect(clippy::unnecessary_literal_bound, reason = "other sources return a name of their own")]
+    #[expect(
+        clippy::unnecessary_literal_bound,
+        reason = "other sources return a name of their own"
+    )]
     fn policy_namespace(&self) -> &str {
         ""
     }

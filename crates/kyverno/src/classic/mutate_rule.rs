@@ -106,7 +106,12 @@ impl<'d> RuleMutator<'d> {
         }
         let properties = self.properties(&rule.mutation);
         let request = self.input.request;
-        let lifted = granted(&mut self.context, &request.cell(), &mut self.input.facts(), rule_context);
+        let lifted = granted(
+            &mut self.context,
+            &request.cell(),
+            &mut self.input.facts(),
+            rule_context,
+        );
         if !lifted.is_empty() {
             return unchanged(name, lifted_by(&lifted), Part::Exception, &properties);
         }

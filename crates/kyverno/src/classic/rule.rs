@@ -97,7 +97,8 @@ impl ClassicRule {
                 .map(|text| text.value.clone())
                 .unwrap_or_default(),
             check,
-            allow_existing_violations: action == FailureAction::Enforce && validate.allow_existing_violations != Some(false),
+            allow_existing_violations: action == FailureAction::Enforce
+                && validate.allow_existing_violations != Some(false),
             has_preconditions: rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null()),
         })
     }
@@ -445,7 +446,12 @@ pub(crate) fn granted<'p>(
     facts: &mut Concrete<'_>,
     rule_context: RuleContext<'p>,
 ) -> Vec<&'p CompiledException> {
-    let matching = exception::matching(rule_context.exceptions, (rule_context.policy, rule_context.rule), cell, facts);
+    let matching = exception::matching(
+        rule_context.exceptions,
+        (rule_context.policy, rule_context.rule),
+        cell,
+        facts,
+    );
     granting(context, &matching)
 }
 

@@ -58,7 +58,7 @@ fn restricted(ours: &Value, expected: &Value) -> Value {
     }
 }
 
-/// The text up to what a network says.
+/// The message up to the part that depends on the network.
 fn without_network(text: &str) -> &str {
     let end = ["dial tcp", "lookup "].iter().filter_map(|word| text.find(word)).min();
     end.map_or(text, |end| &text[..end])

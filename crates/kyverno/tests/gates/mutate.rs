@@ -15,7 +15,7 @@ use crate::support::{fixture, jsonl, judge, shared};
 enum Aspect {
     /// Names, statuses, objects, and whether the run ends.
     Result,
-    /// All texts besides.
+    /// Also compares all messages.
     Message,
 }
 

@@ -250,11 +250,11 @@ impl Context<'_> {
             match &path {
                 None => output = made,
                 Some(path) => {
-                    let response = Expression::parse(path)
+                    let result = Expression::parse(path)
                         .map_err(|error| format!("failed to compile JMESPath: {path}, error: {error}"))
                         .and_then(|expression| self.search(&expression, &made).map_err(|error| error.to_string()));
-                    match response {
-                        Ok(response) => output = response,
+                    match result {
+                        Ok(result) => output = result,
                         Err(_) if has_default => {}
                         Err(error) => {
                             return Err(format!("failed to apply jmespath {path} to variable <nil>: {error}"));
@@ -265,7 +265,7 @@ impl Context<'_> {
         } else if let Some(path) = &path {
             match self.query(path) {
                 Ok(Data::Null) => {}
-                Ok(response) => output = response,
+                Ok(result) => output = result,
                 Err(_) if has_default => {}
                 Err(error) => return Err(format!("failed to apply jmespath {path} to variable <nil>: {error}")),
             }
