@@ -126,7 +126,7 @@ impl Phases<'_> {
             object,
             changed,
         };
-        if let Some(answer) = mutated.answer(request) {
+        if let Some(answer) = mutated.response(request) {
             return side(answer, None);
         }
         let mut after = Request {

@@ -13,7 +13,7 @@ use super::{
     observe::Parts,
     pod_security::{Exclusion, PodSecurity},
     validation::{Validation, conditions_of, entries_of},
-    validator::{Validator, ValidatorResult, unmet},
+    validator::{Unchecked, Validator, ValidatorResult, unmet},
     variables::substitute_preconditions,
 };
 use crate::{
@@ -275,7 +275,7 @@ impl<'d> Driver<'d> {
                     && self.is_update()
                     && self.before_pod_security(rule, security)
                 {
-                    return Some(forgiven());
+                    return Some(existing_violation());
                 }
                 Some(result)
             }
@@ -288,22 +288,23 @@ impl<'d> Driver<'d> {
 
     fn resource(&mut self, rule: &ClassicRule, validation: &Validation) -> Option<RuleResult> {
         let mut substituted = None;
-        let now = self.validate(rule, validation, &mut substituted);
-        // What ends before the check ends before the look at the old object, too.
-        let checked = !matches!(&now, Some((Status::Skip | Status::Error, text)) if before_check(text));
-        if checked && rule.allow_existing_violations && self.is_update() {
+        let now = match self.validate(rule, validation, &mut substituted) {
+            Ok(now) => now,
+            Err(Unchecked(result)) => return Some(result.into()),
+        };
+        if rule.allow_existing_violations && self.is_update() {
             if self.operation != Operation::Update {
                 return Some((Status::Skip, "failed to validate old object".to_owned()).into());
             }
             let before = self.with_old(|driver| {
                 driver
                     .matches_old(rule)
-                    .then(|| driver.validate(rule, validation, &mut substituted))
+                    .then(|| driver.validate(rule, validation, &mut substituted).ok().flatten())
                     .flatten()
             });
             let fails = |result: &Option<ValidatorResult>| matches!(result, Some((Status::Fail, _)));
             if fails(&now) && fails(&before) {
-                return Some(forgiven());
+                return Some(existing_violation());
             }
         }
         now.map(RuleResult::from)
@@ -314,7 +315,7 @@ impl<'d> Driver<'d> {
         rule: &ClassicRule,
         validation: &Validation,
         substituted: &mut Option<Data>,
-    ) -> Option<ValidatorResult> {
+    ) -> Result<Option<ValidatorResult>, Unchecked> {
         let mut validator = Validator {
             rule: &rule.name,
             message: &rule.message,
@@ -466,19 +467,7 @@ fn granting<'p>(context: &mut Context<'_>, matching: &[&'p CompiledException]) -
     matching.iter().filter(holds).copied().collect()
 }
 
-/// Whether an answer is one of those that come before the check.
-fn before_check(text: &str) -> bool {
-    [
-        "failed to load context",
-        "failed to evaluate preconditions",
-        "preconditions not met",
-        "variable substitution failed",
-    ]
-    .iter()
-    .any(|start| text.starts_with(start))
-}
-
-fn forgiven() -> RuleResult {
+fn existing_violation() -> RuleResult {
     let message = "skipping the rule evaluation as pre-existing violations are allowed";
     (Status::Skip, message.to_owned()).into()
 }

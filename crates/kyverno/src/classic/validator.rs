@@ -22,6 +22,9 @@ const ELEMENTS: usize = 100_000;
 /// The result of a check: status and message.
 pub(crate) type ValidatorResult = (Status, String);
 
+/// The result of a rule that ended before its check: in its context, its preconditions or the substitution of variables.
+pub(super) struct Unchecked(pub(super) ValidatorResult);
+
 /// A rule's checks at work.
 pub(super) struct Validator<'v, 'o> {
     pub(super) rule: &'v str,
@@ -42,34 +45,29 @@ impl Validator<'_, '_> {
         validation: &Validation,
         element: Option<&Data>,
         nesting: usize,
-    ) -> Option<ValidatorResult> {
+    ) -> Result<Option<ValidatorResult>, Unchecked> {
         if let Err(error) = self.context.load_entries(&validation.entries) {
-            return Some((Status::Error, format!("failed to load context: {error}")));
+            let text = format!("failed to load context: {error}");
+            return Err(Unchecked((Status::Error, text)));
         }
         if let Some(result) = unmet(validation.preconditions.as_ref(), self.context) {
-            return Some(result);
+            return Err(Unchecked(result));
         }
-        match &validation.check {
+        Ok(match &validation.check {
             Check::Deny(conditions) => Some(self.deny(conditions.as_ref())),
-            Check::Pattern(pattern) => {
-                let pattern = match self.substitute(pattern, nesting) {
-                    Ok(pattern) => pattern,
-                    Err(result) => return Some(result),
-                };
-                let target = self.target(element)?;
-                Some(self.pattern(target, &pattern))
+            Check::Pattern(written) => {
+                let pattern = self.substitute(written, nesting)?;
+                let target = self.target(element);
+                target.map(|target| self.pattern(target, &pattern))
             }
             Check::AnyPattern(written) => {
-                let patterns = match self.substitute(written, nesting) {
-                    Ok(patterns) => patterns,
-                    Err(result) => return Some(result),
-                };
-                let target = self.target(element)?;
-                Some(self.any_pattern(target, &patterns, written))
+                let patterns = self.substitute(written, nesting)?;
+                let target = self.target(element);
+                target.map(|target| self.any_pattern(target, &patterns, written))
             }
             Check::Foreach(loops) => self.foreach(loops, element, nesting),
             Check::Nothing => None,
-        }
+        })
     }
 
     /// What a pattern is about: the element of a loop, else the resource; nothing if that is deleted.
@@ -81,11 +79,11 @@ impl Validator<'_, '_> {
         }
     }
 
-    fn substitute(&mut self, pattern: &Data, nesting: usize) -> Result<Data, ValidatorResult> {
+    fn substitute(&mut self, pattern: &Data, nesting: usize) -> Result<Data, Unchecked> {
         let before = self.substituted.take().filter(|_| nesting == 0);
         let pattern = before.as_ref().unwrap_or(pattern);
         let made = substitute_all(pattern, self.context)
-            .map_err(|error| (Status::Error, format!("variable substitution failed: {error}")))?;
+            .map_err(|error| Unchecked((Status::Error, format!("variable substitution failed: {error}"))))?;
         if nesting == 0 {
             *self.substituted = Some(made.clone());
         }
@@ -215,7 +213,8 @@ impl Validator<'_, '_> {
                 Ok(single) => vec![single],
                 Err(error) => {
                     let error = error.to_string();
-                    // A field that is not there has no elements.
+                    // A missing field has no elements. Upstream decides by the message (`validateForEach` in
+                    // `validate_resource.go`, line 229), which may quote a policy's own words.
                     if !error.contains("Unknown key") {
                         failed = Some(error);
                     } else if let Some(observer) = self.context.observer() {
@@ -278,6 +277,7 @@ impl Validator<'_, '_> {
                 outer
             };
             let result = self.validate(&entry.validation, scope, nesting + 1);
+            let result = result.unwrap_or_else(|Unchecked(result)| Some(result));
             if let Some(observer) = self.context.observer() {
                 let way = match &result {
                     Some((Status::Pass, _)) => BranchOutcome::True,
@@ -290,6 +290,7 @@ impl Validator<'_, '_> {
             match result {
                 None | Some((Status::Skip, _)) => {}
                 Some((Status::Pass, _)) => applied = true,
+                // Upstream decides by the message (`validateElements`, line 286), also for nested loops.
                 Some((Status::Error, text)) if text.contains("failed to evaluate preconditions") => {}
                 Some((status, text)) => return Err((status, format!("validation failure: {text}"))),
             }

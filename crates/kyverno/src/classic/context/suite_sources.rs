@@ -111,7 +111,7 @@ impl Outside for SuiteSources<'_> {
         self.global_context.then(|| {
             let entry = match self.host.global_context(name, "") {
                 Ok(entry) => Data::from(entry.root()),
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             };
             match &entry {
                 Data::Null => Err(format!("failed to fetch entry key={name}")),
@@ -130,7 +130,7 @@ impl Outside for SuiteSources<'_> {
     fn image(&self, reference: &str) -> Option<Result<Data, String>> {
         self.images.then(|| {
             let metadata = self.host.image_metadata(reference);
-            metadata.map(|metadata| Data::from(metadata.root()))
+            Ok(Data::from(metadata?.root()))
         })
     }
 
