@@ -120,7 +120,7 @@ pub struct KyvernoResponse {
 impl KyvernoResponse {
     /// Whether only an image registry can decide about the request.
     pub fn is_undecided(&self) -> bool {
-        let mut answers = self.review.answers.iter();
+        let mut answers = self.review.responses.iter();
         self.review.refusal.is_none() && answers.any(|answered| answered.response.status.is_undecided())
     }
 }
@@ -517,7 +517,7 @@ fn surroundings(mocks: Value<'_>) -> (Surroundings, Option<Invalid>) {
 
 fn kyverno_answer(request: &Request, review: Review) -> KyvernoResponse {
     let Verdict { status, effect, .. } = review.verdict();
-    let strongest = review.answers.iter().map(|answered| answered.response.status);
+    let strongest = review.responses.iter().map(|answered| answered.response.status);
     let status = strongest.chain([status]).max_by_key(|status| status.strength());
     let (code, message) = match &review.refusal {
         Some(refusal) => (refusal.code, refusal.message.clone()),

@@ -1,10 +1,10 @@
 //! The body of the target `cel_eval`: whatever is an expression is checked, planned and evaluated to one and the same
-//! answer, and never costs much more than its limit.
+//! result, and never costs much more than its limit.
 
 use kyvtest::{
     cel::{
         profile::Profile,
-        query::{Query, QueryResult, answer},
+        query::{Query, QueryResult, run_query},
     },
     value::Document,
 };
@@ -30,7 +30,7 @@ pub(crate) fn run(data: &[u8]) {
             cost_limit: Some(LIMIT),
             ..Query::new(&text, profile)
         };
-        let first = answer(&query);
+        let first = run_query(&query);
         match &first {
             QueryResult::Value { cost, .. } => assert!(cost.is_none_or(|cost| cost <= LIMIT), "over the limit"),
             QueryResult::Failed { error, .. } => assert!(!error.is_empty()),
@@ -38,7 +38,7 @@ pub(crate) fn run(data: &[u8]) {
         }
         // What is random, or the time of day, may differ.
         if !["rand", "now", "uuid"].iter().any(|word| text.contains(word)) {
-            assert_eq!(first, answer(&query), "the second answer differs");
+            assert_eq!(first, run_query(&query), "the second result differs");
         }
     }
 }

@@ -18,7 +18,7 @@ use kyvtest_cel::{
     host::Mocks,
     issue::Source,
     profile::Profile,
-    query::{Authorizer, Query, QueryResult, answer_with},
+    query::{Authorizer, Query, QueryResult, run_query_with},
     time::Timestamp,
 };
 use kyvtest_go_compat::{
@@ -178,7 +178,7 @@ impl Args {
             },
             ..Query::new(expr, profile)
         };
-        let answer = answer_with(&query, &world(rules));
+        let answer = run_query_with(&query, &world(rules));
         if self.format == Format::Json {
             writeln!(output.artefact(), "{}", answer_json(&Json::Null, &answer))?;
         } else if let QueryResult::Value {
@@ -374,7 +374,7 @@ fn answer_line(line: &str, default: &'static Profile) -> Result<Json, LineProble
         },
         ..Query::new(expr, profile)
     };
-    let answer = answer_with(&query, &world(rules));
+    let answer = run_query_with(&query, &world(rules));
     Ok(answer_json(row.get("id").unwrap_or(&Json::Null), &answer))
 }
 

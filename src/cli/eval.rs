@@ -340,7 +340,7 @@ fn difference(answers: &BothResponses, raw: &BothResponses) -> Option<String> {
 /// The first policy that is not decided, unless another one denies the request anyway.
 fn undecided(answers: &BothResponses) -> Option<&str> {
     let kyverno = answers.kyverno.as_ref().filter(|kyverno| kyverno.is_undecided())?;
-    let mut undecided = kyverno.review.answers.iter();
+    let mut undecided = kyverno.review.responses.iter();
     let found = undecided.find(|answered| answered.response.status.is_undecided())?;
     Some(&found.policy)
 }

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::{BothResponses, Evaluator, Settings};
 use kyvtest_go_compat::value::{Document, go_json};
-use kyvtest_kyverno::{config::Config, refusal::Answered, response::RegistryUse};
+use kyvtest_kyverno::{config::Config, refusal::RuleReview, response::RegistryUse};
 use kyvtest_prove::server::{Data, Refused};
 
 /// The result of a line, or its error.
@@ -122,7 +122,7 @@ fn json_object(object: Option<&Document>) -> Json {
 }
 
 /// The result of a rule; `generated` and `mocked` are present if they apply.
-fn rule(answered: &Answered) -> Json {
+fn rule(answered: &RuleReview) -> Json {
     let response = &answered.response;
     let mut rule = json!({
         "policy": answered.policy,
@@ -145,7 +145,7 @@ pub fn render(answers: &BothResponses) -> serde_json::Map<String, Json> {
     let kyverno = answers.kyverno.as_ref().map(|kyverno| {
         let review = &kyverno.review;
         let rules: Vec<Json> = review
-            .answers
+            .responses
             .iter()
             .map(rule)
             .collect();

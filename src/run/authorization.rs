@@ -124,7 +124,7 @@ impl Host for Unmocked<'_> {
 
     fn http(&self, request: &HttpRequest<'_>) -> HostResult {
         let (method, url) = (request.method, request.url);
-        Err(format!("request failed: {method} {url:?}: the network is not used"))
+        Err(format!("request failed: {method} {url:?}: the network is not used").into())
     }
 
     fn now(&self) -> Option<Timestamp> {

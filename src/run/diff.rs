@@ -58,14 +58,14 @@ pub struct Diff {
     /// Policies of the `to` side without a partner.
     pub only_to: Vec<String>,
     /// Policies that Kyverno or the API server rejects; their pairs have no cases.
-    pub refused: Vec<RefusedPolicy>,
+    pub refused: Vec<RejectedPolicy>,
     /// Warnings about resources that the API server rejects: both sides see them as written.
     pub refusals: Vec<Diagnostic>,
 }
 
 /// A policy that cannot be stored, so that there is nothing to compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RefusedPolicy {
+pub struct RejectedPolicy {
     /// Whether it is on the `from` side.
     pub from: bool,
     pub policy: String,
@@ -207,7 +207,7 @@ fn compare_policies(
     from: &mut [Suite],
     to: &mut [Suite],
     pair: &mut PolicyPair,
-    (refused, objects): (&mut Vec<RefusedPolicy>, &mut Vec<(Key, Refused)>),
+    (refused, objects): (&mut Vec<RejectedPolicy>, &mut Vec<(Key, Refused)>),
     settings: &Settings,
 ) {
     let having = |suites: &[Suite], name: &str| -> Vec<usize> {
@@ -238,7 +238,7 @@ fn compare_policies(
     let before = refused.len();
     for (is_from, name, responses) in [(true, &pair.from, &empty), (false, &pair.to, &other)] {
         let reasons = responses.refused.iter().filter(|(policy, _)| is_named(name, policy));
-        refused.extend(reasons.map(|(_, reason)| RefusedPolicy {
+        refused.extend(reasons.map(|(_, reason)| RejectedPolicy {
             from: is_from,
             policy: name.clone(),
             reason: reason.clone(),

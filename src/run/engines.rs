@@ -212,7 +212,7 @@ impl<'s> Engines<'s> {
                         .collect(),
                     None => vec![""],
                 };
-                let denied = |rule: &str| RuleResponse::refused_by_condition(rule, &error);
+                let denied = |rule: &str| RuleResponse::denied_by_condition(rule, &error);
                 let rules: Vec<RuleResponse> = rules.into_iter().map(denied).collect();
                 if self.settings.trace {
                     trace.extend(lowered::decided(&rules));

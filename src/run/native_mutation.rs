@@ -12,7 +12,7 @@ use super::{
     response::{ResponseObjects, RuleObjects},
 };
 use crate::suite::Resource;
-use kyvtest_apiserver::{CompiledMutatingPolicy, Mutated, RefusedBy};
+use kyvtest_apiserver::{CompiledMutatingPolicy, DeniedBy, Mutated};
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::{offline::RuleType, response::RuleResponse};
@@ -78,7 +78,7 @@ fn admitted(policy: &CompiledMutatingPolicy, mutated: &Mutated, before: &Documen
     let mut verdict = mutated.of_policy(policy.name());
     let refusal = mutated.refusal.as_ref();
     // A later rejection by the server is attributed to the policies that changed the object.
-    if let Some(refusal) = refusal.filter(|refusal| refusal.by == RefusedBy::Later)
+    if let Some(refusal) = refusal.filter(|refusal| refusal.by == DeniedBy::Later)
         && verdict.as_ref().is_some_and(|verdict| verdict.status == Status::Pass)
     {
         verdict = Some(Verdict {

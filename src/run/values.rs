@@ -135,7 +135,7 @@ impl Outside for SuiteOutside<'_> {
                 Err(format!("{} \"{}\" not found", target.resource, target.name))
             }
             Ok(document) => Ok(Data::from(document.root())),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         })
     }
 
@@ -146,7 +146,7 @@ impl Outside for SuiteOutside<'_> {
         Some(match self.host.resource_get("v1", "configmaps", namespace, name) {
             Ok(document) if document.root().is_null() => Err(format!("configmaps \"{name}\" not found")),
             Ok(document) => Ok(Data::from(document.root())),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         })
     }
 
@@ -155,7 +155,7 @@ impl Outside for SuiteOutside<'_> {
             return None;
         }
         let answer = self.host.global_context(name, projection);
-        Some(answer.map(|document| Data::from(document.root())))
+        Some(answer.map(|document| Data::from(document.root())).map_err(String::from))
     }
 
     fn image(&self, reference: &str) -> Option<Result<Data, String>> {
@@ -165,7 +165,7 @@ impl Outside for SuiteOutside<'_> {
             .as_ref()
             .is_some_and(|context| !context.images.is_empty());
         let answer = known.then(|| self.host.image_metadata(reference))?;
-        Some(answer.map(|document| Data::from(document.root())))
+        Some(answer.map(|document| Data::from(document.root())).map_err(String::from))
     }
 
     fn policy_namespace(&self) -> &str {

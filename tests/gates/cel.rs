@@ -7,7 +7,7 @@ use kyvtest::{
         host::{Mocks, NoHost},
         print,
         profile::Profile,
-        query::{Authorizer, Query, QueryResult, answer_with, with_value},
+        query::{Authorizer, Query, QueryResult, run_query_with, with_value},
         time::Timestamp,
         val::Val,
     },
@@ -39,7 +39,7 @@ fn check_vector(row: &Vector, profile: &'static Profile, object: &Document) -> R
     let mut world = Mocks::new();
     world.set_now(Timestamp::parse("2026-06-07T08:09:10Z").expect("a point in time"));
     world.set_seed(1);
-    let got = match answer_with(&query, &world) {
+    let got = match run_query_with(&query, &world) {
         QueryResult::Value {
             type_name, value, cost, ..
         } => (None, None, Some(type_name), Some(value), cost),

@@ -4,7 +4,7 @@ use kyvtest::{
     cel::{
         host::{Attributes, Decision, Host},
         profile::Profile,
-        query::{Authorizer, Query, QueryResult, answer_with},
+        query::{Authorizer, Query, QueryResult, run_query_with},
     },
     value::Document,
 };
@@ -52,7 +52,7 @@ fn check(row: &Row, request: &Document) -> Result<(), String> {
     query.authorizer = Authorizer::Bound;
     query.request = Some(request);
     query.cost_limit = Some(100_000_000);
-    let got = match answer_with(&query, &Echo) {
+    let got = match run_query_with(&query, &Echo) {
         QueryResult::Value { value, cost, .. } => (Some(value), None, cost),
         QueryResult::Failed { error, .. } => (None, Some(error), None),
         QueryResult::Refused(error) => (None, Some(error.first_line()), None),

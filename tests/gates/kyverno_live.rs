@@ -14,7 +14,7 @@ use kyvtest::{
         config::Config,
         controller::{Controller, Installed, Review},
         lens::Lens,
-        refusal::Answered,
+        refusal::RuleReview,
         validating_policy::CompiledValidatingPolicy,
     },
     policy::{Loaded, Purpose, validate_exception, validate_in_cluster},
@@ -121,8 +121,8 @@ type Judge = fn(&Review, &Value, &Value) -> Result<(), String>;
 
 /// Admitted or denied.
 fn same_verdict(decided: &Review, _: &Value, observed: &Value) -> Result<(), String> {
-    let unsupported = |answered: &Answered| answered.response.status == Status::Unsupported;
-    if decided.answers.iter().any(unsupported) {
+    let unsupported = |reviewed: &RuleReview| reviewed.response.status == Status::Unsupported;
+    if decided.responses.iter().any(unsupported) {
         return Err("a rule is unsupported".to_owned());
     }
     let allowed = decided.refusal.is_none();

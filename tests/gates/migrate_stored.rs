@@ -6,7 +6,7 @@ use kyvtest::{
     cel::{
         host::Mocks,
         profile::Profile,
-        query::{Query, QueryResult, answer},
+        query::{Query, QueryResult, run_query},
     },
     diagnostic::{Severity, Sources},
     kube::{Discovery, Operation, RequestClass},
@@ -116,7 +116,7 @@ fn is_cheap(object: &Value, discovery: &Discovery) -> Result<(u64, bool), String
             query.request = Some(&request);
             query.variables = Some(&variables);
             query.cost_limit = Some(COST_OF_EXPRESSION);
-            let cost = match answer(&query) {
+            let cost = match run_query(&query) {
                 QueryResult::Value { cost, .. } | QueryResult::Failed { cost, .. } => {
                     evaluated = true;
                     cost.unwrap_or_default()

@@ -10,8 +10,8 @@ use kyvtest_model::{
     },
 };
 
-/// Checks policies and bindings: what the API server refuses, policies without a binding, bindings without a policy, kinds
-/// of parameters that nothing serves.
+/// Checks policies and bindings: objects that the API server rejects, policies without a binding, bindings without a
+/// policy, parameter kinds that the cluster does not serve.
 pub fn check(
     policies: &[&ValidatingAdmissionPolicy],
     bindings: &[&ValidatingAdmissionPolicyBinding],

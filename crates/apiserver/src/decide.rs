@@ -6,11 +6,11 @@
 use std::cell::OnceCell;
 
 use super::{
-    answer::{AdmissionResponse, Denial, PolicyVerdict},
     audit::{Audit, OfPolicy},
     input::{Documents, Input},
     params,
     policy::{Binding, CompiledNativePolicy, Failure},
+    response::{AdmissionResponse, Denial, PolicyVerdict},
     select::{Selector, Step as PolicyStep, by_name},
     warning::Warnings,
 };
@@ -26,11 +26,10 @@ use kyvtest_model::{
     verdict::{Effect, Part, Status, Trace, Verdict},
 };
 
-/// What an API server with these policies and bindings answers to a request.
+/// Evaluates a request as an API server with these policies and bindings does.
 ///
-/// `world` holds namespaces, parameters and RBAC objects, `discovery` says what the server serves, and `host` answers for the
-/// authorizer where it has something to say; the rest is up to the RBAC objects. A binding whose policy is missing does
-/// nothing.
+/// `world` holds namespaces, parameters and RBAC objects, and `discovery` the served resources. The authorizer decides
+/// by `host` if it returns a decision, else by the RBAC objects. A binding whose policy is missing has no effect.
 pub(super) fn decide(
     policies: &[CompiledNativePolicy],
     bindings: &[Binding],
@@ -39,12 +38,12 @@ pub(super) fn decide(
     discovery: &Discovery,
     host: &dyn Host,
 ) -> AdmissionResponse {
-    let mut answer = AdmissionResponse::admitted(request);
+    let mut response = AdmissionResponse::admitted(request);
     if !request.resource.reaches_native_policies() {
-        return answer;
+        return response;
     }
     let input = Input::new(request, world, discovery);
-    let authorize = |asked: &Attributes| authorize(asked, &input);
+    let authorize = |attributes: &Attributes| authorize(attributes, &input);
     let host = Authorizing {
         host,
         authorize: &authorize,
@@ -71,20 +70,20 @@ pub(super) fn decide(
         verdicts,
         ..
     } = dispatch;
-    (answer.warnings, answer.lost_warnings) = warnings.finish();
-    answer.audit = audit.finish();
-    answer.verdicts = verdicts;
-    answer.summarise();
+    (response.warnings, response.lost_warnings) = warnings.finish();
+    response.audit = audit.finish();
+    response.verdicts = verdicts;
+    response.summarise();
     if let Some(first) = denials.first() {
-        answer.refuse(&input.request, first);
+        response.deny(&input.request, first);
     }
-    answer
+    response
 }
 
-/// What the RBAC objects of the cluster say. A service account has none of the groups that a login would give it.
-pub(super) fn authorize(asked: &Attributes, input: &Input<'_>) -> host::Decision {
+/// Authorizes by the RBAC objects of the cluster. A service account has none of the groups that a login would give it.
+pub(super) fn authorize(attributes: &Attributes, input: &Input<'_>) -> host::Decision {
     let user = &input.request.user;
-    let groups = match &asked.service_account {
+    let groups = match &attributes.service_account {
         Some((namespace, _)) => vec![
             "system:serviceaccounts".to_owned(),
             format!("system:serviceaccounts:{namespace}"),
@@ -92,15 +91,15 @@ pub(super) fn authorize(asked: &Attributes, input: &Input<'_>) -> host::Decision
         None => user.groups().to_vec(),
     };
     let authorized = input.world.authorize(&Access {
-        user: &asked.user,
+        user: &attributes.user,
         groups: &groups,
-        verb: &asked.verb,
-        path: asked.path.as_deref(),
-        group: &asked.group,
-        resource: &asked.resource,
-        subresource: &asked.subresource,
-        namespace: &asked.namespace,
-        name: &asked.name,
+        verb: &attributes.verb,
+        path: attributes.path.as_deref(),
+        group: &attributes.group,
+        resource: &attributes.resource,
+        subresource: &attributes.subresource,
+        namespace: &attributes.namespace,
+        name: &attributes.name,
     });
     host::Decision {
         allowed: authorized.allowed,
@@ -165,7 +164,7 @@ impl Dispatch<'_> {
         self.audit.publish(&policy.name, annotations);
     }
 
-    /// Nothing is said.
+    /// Records a policy that does not match.
     fn silent(&mut self, policy: &CompiledNativePolicy, binding: Option<&Binding>, status: Status, part: Part) {
         let verdict = Verdict {
             status,
@@ -192,7 +191,8 @@ impl Dispatch<'_> {
         });
     }
 
-    /// Policy or binding cannot be used: a refusal whatever the binding's actions are, unless errors are ignored.
+    /// Denies the request because policy or binding cannot be used, regardless of the binding's actions, unless errors
+    /// are ignored.
     fn misconfigured(&mut self, policy: &CompiledNativePolicy, binding: Option<&Binding>, error: &str, part: Part) {
         let what = if binding.is_some() { "binding" } else { "policy" };
         let message = match &policy.failure_policy {
@@ -285,7 +285,7 @@ impl Dispatch<'_> {
         self.say(policy, Some(binding), param, verdict);
     }
 
-    /// Does what the binding says about a decision.
+    /// Carries out the binding's actions for a decision.
     fn act(&mut self, policy: &CompiledNativePolicy, binding: &Binding, index: usize, decision: Decided) -> Step {
         let (status, reason, message, part) = match decision {
             Decided::Admit => {

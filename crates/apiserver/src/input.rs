@@ -52,12 +52,12 @@ impl<'r> Input<'r> {
         }
     }
 
-    /// What matching asks.
+    /// The facts that matching reads.
     pub(super) fn facts(&self) -> Concrete<'_> {
         Concrete::new(&self.request, self.namespace.as_ref())
     }
 
-    /// What `authorizer.requestResource` asks about: the request as it was sent.
+    /// The attributes that `authorizer.requestResource` checks: the request as it was sent.
     pub(super) fn attributes(&self) -> Attributes {
         let resource = &self.request.resource;
         Attributes {
@@ -115,7 +115,7 @@ impl<'r> Input<'r> {
             dry_run: request.dry_run,
             options: request.options.root(),
         };
-        // Conditions are told the matched kind with the resource that was asked for.
+        // Conditions see the matched kind with the resource of the request.
         let resource = Some(own.gvr());
         let condition = (described.resource != resource).then(|| {
             describe(&Description {

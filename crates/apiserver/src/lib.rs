@@ -5,15 +5,14 @@
 //! `mutating`). The expressions
 //! themselves, their budgets and messages are in [`kyvtest_cel::admission`], which Kyverno links, too.
 //!
-//! [`Server::mutate`] is the mutating phase, [`Server::review`] the validating one; [`matching`] is its first step, written against
-//! [`Facts`](kyvtest_model::kube::Facts) so that a proof can ask it about all requests. [`Lens::Cli`] is the same engine as
-//! Kyverno's command line uses it.
+//! [`Server::mutate`] is the mutating phase, [`Server::review`] the validating one; [`matching`] is its first step,
+//! written against [`Facts`](kyvtest_model::kube::Facts) so that a proof can run it for all requests. [`Lens::Cli`] is
+//! the same engine as Kyverno's command line uses it.
 //!
 //! Known deviations: policies and bindings are evaluated in the order of their names, where a server has none; every namespace
 //! exists; of the conversions between versions only those of `apiVersion`, events and the CPU target of autoscalers are
 //! made; the time limit of a request is not watched.
 
-mod answer;
 mod audit;
 mod check;
 mod decide;
@@ -24,15 +23,16 @@ mod mutating;
 mod offline;
 mod params;
 mod policy;
+mod response;
 mod select;
 mod server;
 mod warning;
 
-pub use answer::{AdmissionResponse, Details, INVALID, PolicyVerdict, admitted_code};
 pub use check::{check, check_mutating};
-pub use mutate::{Mutated, MutationRefusal, RefusedBy};
+pub use mutate::{DeniedBy, Mutated, MutationDenial};
 pub use mutating::CompiledMutatingPolicy;
 pub use offline::OfflineMutation;
 pub use policy::{Binding, CompiledNativePolicy};
+pub use response::{AdmissionResponse, Details, INVALID, PolicyVerdict, admitted_code};
 pub use select::{Selector, Step};
 pub use server::{Evaluation, Lens, Server};

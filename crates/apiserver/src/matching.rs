@@ -21,7 +21,7 @@ pub enum Match<'u> {
     No(Part),
 }
 
-/// A selector that Kubernetes refuses. It is reported only where everything else selects the request.
+/// A selector that Kubernetes rejects. It is reported only if everything else selects the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidSelector<'p> {
     /// What is wrong with it.
@@ -92,7 +92,7 @@ pub fn matches_as<'p, 'u>(
     let policy = constraints.match_policy.as_ref().map(|policy| policy.value);
     let exact = policy == Some(MatchPolicy::Exact) || !reading.equivalents;
     let equivalents = if exact { &[] } else { equivalents };
-    // What no rule lists is not selected, whatever the selectors say.
+    // Skip the selectors if no rule lists the resource: they cannot change the result.
     let mut names = std::iter::once(&cell.resource).chain(equivalents);
     if !names.any(|resource| constraints.lists(&RequestClass { resource, ..*cell })) {
         return Ok(UNSELECTED);
@@ -125,8 +125,8 @@ pub fn matches_as<'p, 'u>(
     }
 }
 
-/// The resource that the rules alone match a request class as, whatever names they list: its own if any rule lists it, else
-/// the first equivalent in the order of the rules.
+/// The resource that the rules alone match a request class as, regardless of resource names: its own if any rule lists
+/// it, else the first equivalent in the order of the rules.
 pub fn listed_as<'u>(
     constraints: &MatchConstraints,
     cell: &RequestClass<'u>,
@@ -186,7 +186,7 @@ impl<'u, F> Rules<'_, 'u, F> {
             let mut names = names.iter();
             return names.any(|name| self.facts.ask(Atom::Text(Text::GenerateName, Pattern::Prefix(name))));
         }
-        // The items of a collection delete have no name in their requests: a proof need not ask.
+        // The items of a collection delete have no name in their requests, so a proof need not decide it.
         if self.cell.collection {
             return names.iter().any(String::is_empty);
         }

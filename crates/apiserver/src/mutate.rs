@@ -15,9 +15,9 @@ mod patch;
 use std::collections::BTreeSet;
 
 use super::{
-    answer::{AdmissionResponse, Details, PolicyVerdict, object_name, verdict_of},
     mutating::CompiledMutatingPolicy,
     policy::Binding,
+    response::{AdmissionResponse, Details, PolicyVerdict, object_name, verdict_of},
 };
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
@@ -27,13 +27,13 @@ use kyvtest_model::{
 use kyvtest_normalise::{Cluster, Kind, Operation as Writes, Request as Target, plugins_again};
 use pass::{Key, Pass};
 
-/// What the mutating phase made of a request.
+/// The result of the mutating phase.
 #[derive(Debug, Clone)]
 pub struct Mutated {
-    /// The object at the end of the phase; of a refused request, as far as it got.
+    /// The object at the end of the phase; if the request is denied, after the last mutation.
     pub object: Document,
-    /// Why the request is refused.
-    pub refusal: Option<MutationRefusal>,
+    /// Why the request is denied.
+    pub refusal: Option<MutationDenial>,
     /// What each policy did with each of its bindings and parameters; errors of the second pass come last.
     pub verdicts: Vec<PolicyVerdict>,
     /// The policies whose second run changed the object: they are not idempotent.
@@ -42,8 +42,8 @@ pub struct Mutated {
 
 /// A refusal of the mutating phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MutationRefusal {
-    pub by: RefusedBy,
+pub struct MutationDenial {
+    pub by: DeniedBy,
     pub code: u16,
     pub reason: String,
     pub message: String,
@@ -51,16 +51,16 @@ pub struct MutationRefusal {
     pub causes: Vec<String>,
 }
 
-/// Who refuses a request in the mutating phase.
+/// The source of a denial in the mutating phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RefusedBy {
+pub enum DeniedBy {
     /// A policy whose errors are not ignored.
     Policy,
-    /// The server, whatever the failure policy says.
+    /// The server, regardless of the failure policy.
     Server,
     /// A plugin of the server that runs again, or the check of the object's kind.
     Later,
-    /// No answer: upstream panics and closes the connection.
+    /// No response: upstream panics and closes the connection.
     Panic,
 }
 
@@ -90,32 +90,32 @@ impl Mutated {
         verdict_of(&self.verdicts, policy)
     }
 
-    /// The answer to the client, if the request is refused.
-    pub fn answer(&self, request: &Request) -> Option<AdmissionResponse> {
+    /// The response to the client, if the request is denied.
+    pub fn response(&self, request: &Request) -> Option<AdmissionResponse> {
         let refusal = self.refusal.as_ref()?;
-        let mut answer = AdmissionResponse::admitted(request);
-        answer.verdicts.clone_from(&self.verdicts);
-        answer.summarise();
-        answer.allowed = false;
-        answer.status = Status::Error;
-        answer.effect = Effect::Deny;
-        answer.code = refusal.code;
-        answer.reason.clone_from(&refusal.reason);
-        answer.message.clone_from(&refusal.message);
-        answer.details = Some(Details {
+        let mut response = AdmissionResponse::admitted(request);
+        response.verdicts.clone_from(&self.verdicts);
+        response.summarise();
+        response.allowed = false;
+        response.status = Status::Error;
+        response.effect = Effect::Deny;
+        response.code = refusal.code;
+        response.reason.clone_from(&refusal.reason);
+        response.message.clone_from(&refusal.message);
+        response.details = Some(Details {
             group: request.resource.group.clone(),
             kind: request.resource.plural.clone(),
             name: object_name(request),
             cause: refusal.causes.first().cloned().unwrap_or_default(),
         });
-        Some(answer)
+        Some(response)
     }
 }
 
-impl MutationRefusal {
+impl MutationDenial {
     fn server(error: &str) -> Self {
         Self {
-            by: RefusedBy::Server,
+            by: DeniedBy::Server,
             code: 500,
             reason: "InternalError".to_owned(),
             message: format!("Internal error occurred: {error}"),
@@ -127,7 +127,7 @@ impl MutationRefusal {
         let message = "the API server panics and closes the connection: \
             the value of a JSONPatch is a list or map with typed objects";
         Self {
-            by: RefusedBy::Panic,
+            by: DeniedBy::Panic,
             code: 500,
             reason: "InternalError".to_owned(),
             message: message.to_owned(),
@@ -150,7 +150,7 @@ struct Reinvocation {
 }
 
 impl Reinvocation {
-    /// Something changed: all earlier invocations are due.
+    /// Schedules all earlier invocations again because something changed.
     fn require(&mut self) {
         self.due.append(&mut self.invoked);
     }
@@ -199,7 +199,7 @@ pub(super) fn mutate(
     outcome
 }
 
-fn rerun_plugins(request: &Request, object: &Document, cluster: &Cluster) -> Result<Document, MutationRefusal> {
+fn rerun_plugins(request: &Request, object: &Document, cluster: &Cluster) -> Result<Document, MutationDenial> {
     let operation = match request.operation {
         Operation::Create => Writes::Create,
         Operation::Update => Writes::Update,
@@ -218,8 +218,8 @@ fn rerun_plugins(request: &Request, object: &Document, cluster: &Cluster) -> Res
         namespace: &request.namespace,
         name: "",
     };
-    plugins_again(kind, &request.object, object, target, cluster).map_err(|refused| MutationRefusal {
-        by: RefusedBy::Later,
+    plugins_again(kind, &request.object, object, target, cluster).map_err(|refused| MutationDenial {
+        by: DeniedBy::Later,
         code: refused.code(),
         reason: refused.stage.reason().to_owned(),
         message: refused.message.clone(),
@@ -227,7 +227,7 @@ fn rerun_plugins(request: &Request, object: &Document, cluster: &Cluster) -> Res
     })
 }
 
-/// Whether an object is of another kind than the request's, and what the server then says.
+/// The server's error if an object is of another kind than the request's.
 fn foreign(object: Value<'_>, request: &Request, cluster: &Cluster) -> Foreign {
     let wanted = &request.resource.object_kind;
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();

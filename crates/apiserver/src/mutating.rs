@@ -14,7 +14,7 @@ pub struct CompiledMutatingPolicy {
     pub(super) name: String,
     pub(super) constraints: Option<MatchConstraints>,
     pub(super) mutator: Mutator,
-    /// The mutator for requests without a parameter, which only Kyverno's command line tells apart.
+    /// The mutator for requests without a parameter, which only Kyverno's command line distinguishes.
     without_params: Option<Mutator>,
     pub(super) param_kind: Option<ParamKind>,
     pub(super) failure_policy: Failure,
@@ -23,8 +23,9 @@ pub struct CompiledMutatingPolicy {
 }
 
 impl CompiledMutatingPolicy {
-    /// Compiles a policy as the API server of Kubernetes 1.36 runs it: expressions as written, not trimmed. What cannot be
-    /// compiled is an error of each request; static validation says whether the server accepts the policy at all.
+    /// Compiles a policy as the API server of Kubernetes 1.36 runs it: expressions as written, not trimmed. An
+    /// expression that cannot be compiled is an error of each request; static validation decides whether the server
+    /// accepts the policy at all.
     pub fn compile(policy: &MutatingAdmissionPolicy) -> Self {
         let mutator = Mutator::compile(policy.param_kind.is_some(), &parts(policy));
         Self::with_mutators(policy, mutator, None)

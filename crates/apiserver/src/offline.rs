@@ -3,14 +3,14 @@
 //! Upstream counterpart: `pkg/admissionpolicy/validate.go` (Kyverno 1.19) as `processor/policy_processor.go` calls it. The same
 //! validator runs, in Kyverno's environment; what is different, by name:
 //!
-//! - a policy without a binding is asked (`Matcher::Definition`); with bindings its own `matchConstraints` do not count
-//!   (`Matcher::BindingOnly`), except with a fake cluster (`Matcher::Server`);
+//! - a policy without a binding is evaluated (`Matcher::Definition`); with bindings its own `matchConstraints` do not
+//!   count (`Matcher::BindingOnly`), except with a fake cluster (`Matcher::Server`);
 //! - blocks are read as Kyverno reads them ([`Reading::KYVERNO`]), except with a fake cluster;
 //! - the request is always the creation of the object, by a user whose empty fields are filled;
 //! - numbers of the object are doubles, and there is no authorizer;
-//! - several parameters are one list, and a missing one is null, whatever `parameterNotFoundAction` says;
+//! - several parameters are one list, and a missing one is null, regardless of `parameterNotFoundAction`;
 //! - the last binding that selects the request decides, and its actions do not count;
-//! - an error is an error, whatever `failurePolicy` says.
+//! - an error is an error, regardless of `failurePolicy`.
 
 pub(super) mod mutation;
 
@@ -67,8 +67,8 @@ impl Matcher {
     }
 }
 
-/// What the command line says about an object; `None` where the policy does not look at it. `fake_cluster` is whether the
-/// suite describes a cluster.
+/// Evaluates an object as the command line does; `None` if the policy does not match it. `fake_cluster`: the suite
+/// describes a cluster.
 pub(super) fn decide(
     policy: &CompiledNativePolicy,
     bindings: &[Binding],
@@ -103,7 +103,7 @@ pub(super) fn decide(
         Matcher::Server if !definition() => return None,
         Matcher::Server | Matcher::BindingOnly => {}
     }
-    let mut answer = None;
+    let mut result = None;
     for binding in bindings {
         if !binding.match_resources.as_ref().is_none_or(selects) {
             continue;
@@ -112,14 +112,14 @@ pub(super) fn decide(
             (None, _) => Document::null(),
             (Some(reference), Matcher::Server) => match stored_params(policy, reference, world) {
                 Some(params) => params,
-                // An error ends it with the answer so far.
-                None => return answer,
+                // An error ends the loop with the result so far.
+                None => return result,
             },
             (Some(reference), _) => given_params(reference, world),
         };
-        answer = Some(evaluation.evaluate(params.root()));
+        result = Some(evaluation.evaluate(params.root()));
     }
-    answer
+    result
 }
 
 /// The request that the command line makes: the object is created, as what it is.
@@ -154,7 +154,7 @@ fn as_created(request: &Request) -> Request {
     created
 }
 
-/// The namespace of the object: its name and labels, or all of it where there is a cluster to ask.
+/// The namespace of the object: its name and labels, or all of it if there is a cluster.
 fn namespace(request: &Request, world: &World, matcher: Matcher) -> Option<Namespace> {
     let name = request.namespace.as_str();
     if name.is_empty() || request.resource.kind == "Namespace" && request.resource.group.is_empty() {

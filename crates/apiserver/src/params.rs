@@ -86,7 +86,7 @@ pub(super) fn collect(
     Ok(found.into_iter().map(Some).collect())
 }
 
-/// The objects of a kind in a namespace, each once, in the version that is asked for.
+/// The objects of a kind in a namespace, each once, in the requested version.
 fn candidates(resource: &Resource, namespace: &str, input: &Input<'_>) -> Vec<Document> {
     let world = input.world;
     let wanted = &resource.object_kind;

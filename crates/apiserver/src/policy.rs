@@ -1,4 +1,4 @@
-//! Policies and bindings, ready to be asked.
+//! Compiled policies and bindings.
 
 use super::select::{Selector, Step};
 use kyvtest_cel::{
@@ -105,7 +105,7 @@ impl CompiledNativePolicy {
         self.failure_policy == Failure::Ignore
     }
 
-    /// What happens if the policy or one of its bindings cannot be used: a denial whatever the actions of the binding are,
+    /// The effect if the policy or one of its bindings cannot be used: a denial regardless of the binding's actions,
     /// unless errors are ignored.
     pub fn misconfiguration_effect(&self) -> Effect {
         if self.ignores_errors() {
@@ -155,7 +155,7 @@ fn parts(policy: &ValidatingAdmissionPolicy) -> Parts<'_> {
     }
 }
 
-/// A binding, ready to be asked.
+/// A compiled binding.
 #[derive(Debug)]
 pub struct Binding {
     pub(super) name: String,

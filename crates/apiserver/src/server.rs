@@ -4,12 +4,12 @@
 //! `kyverno test`, which creates every object and has a matcher of its own.
 
 use super::{
-    answer::{AdmissionResponse, PolicyVerdict},
     decide::decide,
     mutate::{Mutated, mutate},
     mutating::CompiledMutatingPolicy,
     offline::{self, OfflineMutation},
     policy::{Binding, CompiledNativePolicy},
+    response::{AdmissionResponse, PolicyVerdict},
     select::{Selector, Step, by_name},
 };
 use kyvtest_cel::{observe::Observer, profile::Profile, trace};
@@ -45,7 +45,7 @@ pub struct Server {
     lens: Lens,
 }
 
-/// What one policy says about a request.
+/// The result of one policy for a request.
 #[derive(Debug, Clone)]
 pub struct Evaluation {
     /// The verdict; `None` if the policy does not look at the request.
@@ -149,8 +149,8 @@ impl Server {
         )
     }
 
-    /// Runs one of the mutating policies as Kyverno's command line does; `None` if it has no answer. The server must have that
-    /// lens.
+    /// Runs one of the mutating policies as Kyverno's command line does; `None` if it has no result. The server must
+    /// have that lens.
     pub fn mutate_offline(
         &self,
         policy: &CompiledMutatingPolicy,
@@ -162,7 +162,7 @@ impl Server {
 
     /// Answers a request with all validating policies.
     pub fn review(&self, request: &Request, environment: Environment<'_>) -> AdmissionResponse {
-        self.answer(&self.policies, request, environment)
+        self.review_with(&self.policies, request, environment)
     }
 
     /// Evaluates one of the policies with its bindings.
@@ -174,11 +174,11 @@ impl Server {
     ) -> Evaluation {
         match self.lens {
             Lens::ApiServer => {
-                let answer = self.answer(std::slice::from_ref(policy), request, environment);
-                let verdict = answer.of_policy(policy.name());
+                let response = self.review_with(std::slice::from_ref(policy), request, environment);
+                let verdict = response.of_policy(policy.name());
                 Evaluation {
                     verdict: verdict.filter(|verdict| verdict.status != Status::NoMatch),
-                    trace: answer.trace(environment),
+                    trace: response.trace(environment),
                 }
             }
             Lens::Cli { has_cluster } => Evaluation {
@@ -188,7 +188,7 @@ impl Server {
         }
     }
 
-    fn answer(
+    fn review_with(
         &self,
         policies: &[CompiledNativePolicy],
         request: &Request,
@@ -200,7 +200,8 @@ impl Server {
 }
 
 impl AdmissionResponse {
-    /// What expressions came to since the last time, and what decided each verdict, if the observer has a trace.
+    /// The values of expressions since the last call, and the part that decided each verdict, if the observer has a
+    /// trace.
     pub fn trace(&self, environment: Environment<'_>) -> Vec<String> {
         let Some(trace) = environment.host.observer().and_then(Observer::trace) else {
             return Vec::new();

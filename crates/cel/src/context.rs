@@ -161,10 +161,10 @@ impl<'a> Context<'a> {
         }
         let before = self.steps();
         let mut steps = before;
-        let answer = a.equals_within(b, &mut steps);
+        let result = a.equals_within(b, &mut steps);
         // With no step left the result is wrong, so the account is overdrawn.
         let _ = self.spend(((before - steps) * STEP + u64::from(steps == 0) * 2 * STEP) as usize);
-        answer
+        result
     }
 
     /// A value as Go prints it, for error messages.
@@ -176,7 +176,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The result of a function whose work was refused.
+    /// The result of a function that exceeded the work limit.
     pub fn exhausted(&self) -> Val<'a> {
         Val::Error(WORK_LIMIT_EXCEEDED)
     }

@@ -1,7 +1,7 @@
 //! The stack of observed values that cel-go's cost tracker searches, for the evaluations whose cost depends on it.
 //!
-//! Upstream counterpart: cel-go `interpreter/runtimecost.go` `refValStack`. Searches are answered from a table of
-//! positions per id, so that a long comprehension stays linear.
+//! Upstream counterpart: cel-go `interpreter/runtimecost.go` `refValStack`. Searches use a table of positions per id,
+//! so that a long comprehension stays linear.
 
 use rustc_hash::FxHashMap;
 

@@ -174,8 +174,8 @@ impl Env {
         }
         let mut scope = self.container.as_str();
         while !scope.is_empty() {
-            if let Some(answer) = found(&format!("{scope}.{name}")) {
-                return Some(answer);
+            if let Some(result) = found(&format!("{scope}.{name}")) {
+                return Some(result);
             }
             scope = scope.rfind('.').map_or("", |dot| &scope[..dot]);
         }

@@ -1,18 +1,49 @@
 //! Data outside an expression, for the libraries that need it.
 //!
-//! A run answers from a suite's mocks; a lookup without a mock is an error that says so. Nothing here accesses a
-//! network, a cluster or a clock.
+//! A run uses a suite's mocks; a lookup without a mock is an error. Nothing here accesses a network, a cluster or a
+//! clock.
 
 mod mocks;
 
 pub use mocks::Mocks;
 
+use std::fmt;
+
 use super::{observe::Observer, time::Timestamp};
 use kyvtest_go_compat::value::{Document, Value};
 
-/// The result of a lookup, or an error message. The libraries prefix it with the failed operation, except for an
-/// `internal error: …`.
-pub type HostResult = Result<Document, String>;
+/// The result of a lookup.
+pub type HostResult = Result<Document, HostError>;
+
+/// Why a lookup failed. The display is upstream's message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostError {
+    /// An ordinary error, which the libraries prefix with the failed operation.
+    Failed(String),
+    /// Upstream's code panics: cel-go reports an `internal error: …` without a prefix.
+    Panic(String),
+}
+
+impl From<String> for HostError {
+    fn from(message: String) -> Self {
+        Self::Failed(message)
+    }
+}
+
+impl From<HostError> for String {
+    fn from(error: HostError) -> Self {
+        error.to_string()
+    }
+}
+
+impl fmt::Display for HostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(message) => f.write_str(message),
+            Self::Panic(message) => write!(f, "internal error: {message}"),
+        }
+    }
+}
 
 /// The attributes of one authorization check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,9 +112,7 @@ impl Gvr {
 pub trait Host {
     /// `resource.Get`; a missing object is a `null` document.
     fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> HostResult {
-        Err(format!(
-            "no mock for resource `{resource}` of `{api_version}`: {namespace}/{name}"
-        ))
+        Err(format!("no mock for resource `{resource}` of `{api_version}`: {namespace}/{name}").into())
     }
 
     /// `resource.List`; the result has `items`.
@@ -94,14 +123,12 @@ pub trait Host {
         namespace: &str,
         _labels: &[(String, String)],
     ) -> HostResult {
-        Err(format!(
-            "no mock for the list of resource `{resource}` of `{api_version}` in `{namespace}`"
-        ))
+        Err(format!("no mock for the list of resource `{resource}` of `{api_version}` in `{namespace}`").into())
     }
 
     /// `resource.Post`.
     fn resource_post(&self, api_version: &str, resource: &str, _namespace: &str, _body: Value<'_>) -> HostResult {
-        Err(format!("no mock for creating resource `{resource}` of `{api_version}`"))
+        Err(format!("no mock for creating resource `{resource}` of `{api_version}`").into())
     }
 
     /// `generator.Apply`: generates objects in a namespace.
@@ -113,7 +140,7 @@ pub trait Host {
     }
 
     fn fetch_image(&self, reference: &str) -> HostResult {
-        Err(format!("no registry to ask for the image `{reference}`"))
+        Err(format!("no registry to ask for the image `{reference}`").into())
     }
 
     /// Counts the attestors that vouch for an image, or for an attestation of it.
@@ -131,9 +158,7 @@ pub trait Host {
 
     /// The payload of a verified attestation.
     fn image_payload(&self, reference: &str, _attestation: Attestation<'_>) -> HostResult {
-        Err(format!(
-            "failed to get imagedata: no registry to ask for the image `{reference}`"
-        ))
+        Err(format!("failed to get imagedata: no registry to ask for the image `{reference}`").into())
     }
 
     /// The images that the evaluated policy selects; `None` for policies that do not verify images.
@@ -143,33 +168,30 @@ pub trait Host {
 
     /// The namespace of the evaluated policy; empty for a cluster-wide one. A namespaced policy looks up objects of
     /// this namespace.
-    #[expect(
-        clippy::unnecessary_literal_bound,
-        reason = "other hosts answer with a name of their own"
-    )]
+    #[expect(clippy::unnecessary_literal_bound, reason = "other hosts return a name of their own")]
     fn policy_namespace(&self) -> &str {
         ""
     }
 
     /// `resource.ToGVR`: the plural resource of a kind.
-    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, String> {
-        Err(format!("no mock for the resource of kind `{kind}` of `{api_version}`"))
+    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, HostError> {
+        Err(format!("no mock for the resource of kind `{kind}` of `{api_version}`").into())
     }
 
     /// `globalContext.Get`; an unknown entry is a `null` document. The projection is empty if none is named.
     fn global_context(&self, name: &str, _projection: &str) -> HostResult {
-        Err(format!("no mock for global context entry `{name}`"))
+        Err(format!("no mock for global context entry `{name}`").into())
     }
 
     /// `http.Get` and `http.Post`. If the body is a map, the result is that map with the member `statusCode`; any other
     /// body is in the member `body`.
     fn http(&self, request: &HttpRequest<'_>) -> HostResult {
-        Err(format!("no mock for {} {}", request.method, request.url))
+        Err(format!("no mock for {} {}", request.method, request.url).into())
     }
 
     /// `image.GetMetadata`.
     fn image_metadata(&self, reference: &str) -> HostResult {
-        Err(format!("no mock for the metadata of image `{reference}`"))
+        Err(format!("no mock for the metadata of image `{reference}`").into())
     }
 
     /// `authorizer…check(verb)`; `None` if nothing is declared about it, which means no opinion.
@@ -275,8 +297,8 @@ impl<'h> Wrapped<'h> {
     }
 }
 
-impl std::fmt::Debug for Wrapped<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Wrapped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wrapped")
             .field("namespace", &self.namespace)
             .finish_non_exhaustive()
@@ -334,7 +356,7 @@ impl Host for Wrapped<'_> {
         self.namespace.unwrap_or_else(|| self.host.policy_namespace())
     }
 
-    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, String> {
+    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, HostError> {
         self.host.resource_of_kind(api_version, kind)
     }
 
@@ -380,8 +402,8 @@ pub struct Authorizing<'h> {
     pub user: &'h str,
 }
 
-impl std::fmt::Debug for Authorizing<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Authorizing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authorizing")
             .field("user", &self.user)
             .finish_non_exhaustive()

@@ -37,7 +37,7 @@ pub struct Behaviour {
     pub nan_compares_false: bool,
     /// The functions of the encoders library cost by the size of their argument (cel-go ≥ 0.30), or 1.
     pub encoders_have_cost: bool,
-    /// `timestamp(string)` accepts only RFC 3339 (cel-go ≥ 0.30), or whatever Go's parser accepts.
+    /// `timestamp(string)` accepts only RFC 3339 (cel-go ≥ 0.30), or every format that Go's parser accepts.
     pub timestamps_are_strict: bool,
     /// An optional element of a list or map literal must have an optional static type: with a dyn one the check for
     /// mixed literals panics, so that no policy with it can be created (cel-go < 0.29).

@@ -51,6 +51,15 @@ impl Program {
         &self.result
     }
 
+    /// Reports whether the program may read a variable of its environment.
+    pub fn reads(&self, variable: &str) -> bool {
+        let is_variable = |number: u32| &*self.variables[number as usize] == variable;
+        self.nodes.iter().any(|node| match node {
+            Node::Attribute(attribute) => attribute.any_variable(&is_variable),
+            _ => false,
+        })
+    }
+
     /// The environment it was made for.
     pub fn profile(&self) -> &'static Profile {
         self.profile
@@ -141,6 +150,20 @@ pub struct Attribute {
     pub qualifiers: Vec<Qualifier>,
     /// Whether the last qualifier is a presence test and the value its result.
     pub test_only: bool,
+}
+
+impl Attribute {
+    /// Whether the attribute starts at a variable for which `is_wanted` holds, in any of its branches.
+    fn any_variable(&self, is_wanted: &impl Fn(u32) -> bool) -> bool {
+        match &self.root {
+            Root::Variable(number) => is_wanted(*number),
+            Root::Conditional(branches) => {
+                let (_, yes, no) = &**branches;
+                yes.any_variable(is_wanted) || no.any_variable(is_wanted)
+            }
+            Root::Slot(_) | Root::LazySlot(..) | Root::Value(_) => false,
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -89,13 +89,13 @@ pub enum QueryResult {
     },
 }
 
-pub fn answer(query: &Query<'_>) -> QueryResult {
-    answer_with(query, &NoHost)
+pub fn run_query(query: &Query<'_>) -> QueryResult {
+    run_query_with(query, &NoHost)
 }
 
 /// Evaluates a query with a host.
-pub fn answer_with(query: &Query<'_>, host: &dyn Host) -> QueryResult {
-    let answered = with_value(query, host, |value, cost| match value {
+pub fn run_query_with(query: &Query<'_>, host: &dyn Host) -> QueryResult {
+    let evaluated = with_value(query, host, |value, cost| match value {
         value if !value.is_printable() => QueryResult::Failed {
             error: WORK_LIMIT_EXCEEDED.to_owned(),
             cost,
@@ -111,7 +111,7 @@ pub fn answer_with(query: &Query<'_>, host: &dyn Host) -> QueryResult {
             cost,
         },
     });
-    answered.unwrap_or_else(QueryResult::Refused)
+    evaluated.unwrap_or_else(QueryResult::Refused)
 }
 
 /// Evaluates a query and passes the value or error with its cost to `read`.

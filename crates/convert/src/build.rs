@@ -27,11 +27,11 @@ pub(super) struct Rule {
     pub(super) version: String,
     pub(super) operations: Vec<Operation>,
     pub(super) resources: Vec<String>,
-    /// Whether it stands for namespaces that are excluded by name.
+    /// Whether it represents namespaces that are excluded by name.
     pub(super) is_namespaces: bool,
 }
 
-/// A kind that joined a rule which does not say what its own filter says.
+/// A kind that was merged into a rule whose other fields differ from its own filter.
 #[derive(Debug, Clone)]
 pub(super) struct Merge<'p> {
     /// The kind.
@@ -54,7 +54,7 @@ pub(super) struct Rules<'p> {
 }
 
 impl<'p> Rules<'p> {
-    /// Adds what a filter says. `name` is that of the policy to be generated.
+    /// Adds a filter. `name` is the name of the generated policy.
     pub(super) fn add(
         &mut self,
         filter: &ResourceDescription,

@@ -202,7 +202,7 @@ fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<Generated> {
 
 fn match_constraints<'p>(maker: &mut Maker<'p>, plan: &Plan<'p>) -> NodeId {
     let mut constraints = Vec::new();
-    // Each filter overwrites what the one before it said.
+    // Each filter overwrites the result of the one before it.
     if let Some((last, at)) = plan.filters.last() {
         if last.namespaces.is_empty() {
             let selector = maker.copy(&at.key("namespaceSelector"));

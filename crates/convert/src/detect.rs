@@ -1,7 +1,7 @@
 //! Which hazards apply to a conversion, and where; and what the other parts were mapped to.
 //!
-//! What is said here follows from the policy alone. A hazard that applies need not show: many need a request of a certain
-//! form. Hazards that every policy has, or that only some requests or installations show (`H22`, `H28`, `H33`, `H46`, `H52`
+//! The detection uses the policy alone. A hazard that applies need not show: many need a request of a certain form.
+//! Hazards that every policy has, or that only some requests or installations show (`H22`, `H28`, `H33`, `H46`, `H52`
 //! and others), are in the table only.
 
 mod exclusion;

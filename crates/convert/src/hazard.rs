@@ -1,10 +1,10 @@
 //! Where a policy and the native policy generated from it stop saying the same, as one table.
 //!
-//! Codes `H…` are about ClusterPolicies, `M…` about MutatingPolicies, `V…` about ValidatingPolicies. The table is data for people: conversion says which
-//! entries apply to a policy and where, and a comparison of verdicts names one as the cause. A code never changes its
-//! meaning.
+//! Codes `H…` are about ClusterPolicies, `M…` about MutatingPolicies, `V…` about ValidatingPolicies. The table is
+//! human-readable: conversion reports the entries that apply to a policy and their locations, and a comparison of
+//! verdicts names one as the cause. A code never changes its meaning.
 //!
-//! Upstream counterparts stand in the modules that follow them; Kyverno is 1.19, Kubernetes 1.36.
+//! Upstream counterparts are named in the modules below; Kyverno is 1.19, Kubernetes 1.36.
 
 mod action;
 mod matching;
@@ -17,9 +17,9 @@ use kyvtest_model::kube::Request;
 /// Which way the two sides differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// The native policy admits what Kyverno refuses.
+    /// The native policy admits a request that Kyverno denies.
     Weaker,
-    /// The native policy refuses what Kyverno admits.
+    /// The native policy denies a request that Kyverno admits.
     Stricter,
     /// Either, depending on the request.
     Either,

@@ -1,10 +1,11 @@
 //! From a Kyverno policy to the ValidatingAdmissionPolicy or MutatingAdmissionPolicy and binding that Kyverno 1.19 would
 //! generate, or its refusal.
 //!
-//! Upstream counterpart: `pkg/controllers/admissionpolicygenerator` and `pkg/admissionpolicy/{kyvernopolicy_checker,builder}.go`
-//! (1.19), bug for bug: what the generator loses is lost here, too, and [`Item`]s say so. A generated object is made as a
-//! tree whose parts stand where they come from in the policy's source, and then read by the decoder of native policies, so
-//! that what is printed is what the engine decides with.
+//! Upstream counterpart: `pkg/controllers/admissionpolicygenerator` and
+//! `pkg/admissionpolicy/{kyvernopolicy_checker,builder}.go` (1.19), bug for bug: whatever the generator loses is lost
+//! here as well, and an [`Item`] reports it. A generated object is built as a tree whose spans point to their origin in
+//! the policy's source; the decoder of native policies then reads it, so that the engine evaluates exactly the object
+//! that is printed.
 //!
 //! Known deviations: the gates that need a cluster (flags, permissions) are taken as passed; exceptions come in the order in
 //! which they are given, upstream lists them in any order; a time of expiry counts only where [`Options::now`] is given.
@@ -48,7 +49,7 @@ pub struct Exceptions<'p> {
 /// How to convert.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// Whether to convert policies that do not ask for it.
+    /// Convert policies that do not enable the generation as well.
     pub force: bool,
     /// The time at which the objects are built: exceptions that have expired by then do not count.
     pub now: Option<Timestamp>,
@@ -99,7 +100,7 @@ impl GeneratedMutation {
     }
 }
 
-/// What [`Generated::audit_warnings`] means, for people.
+/// A human-readable explanation of [`Generated::audit_warnings`].
 pub const AUDIT_WARNINGS: &str =
     "on a violation that is only audited, the native policy also warns the client, which Kyverno does not";
 
@@ -110,7 +111,7 @@ pub struct Object<T> {
     pub document: Document,
     /// The same as the engine reads it.
     pub model: Arc<T>,
-    /// What the API server says of it.
+    /// The result of the API server's validation.
     pub checked: AdmissionChecked,
 }
 

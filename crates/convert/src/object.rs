@@ -175,7 +175,8 @@ pub(super) struct Owner<'p> {
     pub(super) name: &'p str,
 }
 
-/// A tree as the object that it says. What the API server would refuse of it is reported, where it stands in the policy.
+/// Decodes a tree as an object. Problems for which the API server would reject it are reported at their location in the
+/// policy.
 pub(super) fn object<T>(
     tree: Tree,
     origin: Origin,
@@ -211,7 +212,7 @@ pub(super) fn object<T>(
     })
 }
 
-/// Where a field of an object stands, or the nearest part around it.
+/// The location of a field of an object, or of the nearest part around it.
 fn span(tree: &Tree, field: &str) -> Span {
     let mut node = tree.root();
     for step in field.split(['.', '[']) {

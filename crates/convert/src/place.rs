@@ -1,4 +1,4 @@
-//! Places in a policy: a path for people and tools, and where it stands in the source.
+//! Places in a policy: a readable path, and its location in the source.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ enum Step {
 #[derive(Debug, Clone)]
 pub(super) struct At<'p> {
     root: &'p Subtree,
-    /// What stands before the path: the exception's name, where it is one.
+    /// The prefix of the path: the exception's name, if the place is in an exception.
     owner: String,
     steps: Vec<Step>,
 }
@@ -89,7 +89,7 @@ impl<'p> At<'p> {
         node.filter(|node| !node.is_null())
     }
 
-    /// Where it stands: a scalar itself, else its key; where it is absent, the nearest part around it.
+    /// The location: of a scalar itself, else of the key; if absent, of the nearest part around it.
     pub(super) fn span(&self) -> Span {
         let mut node = self.root.node();
         let mut span = first_key(node);

@@ -18,7 +18,7 @@ pub enum RefusalCode {
     MultipleRules,
     /// The rule is not written in CEL.
     NotCel,
-    /// The policy does not ask for it.
+    /// The policy does not enable the generation.
     NotMarked,
     /// The failure action has several overrides.
     OverridesMultiple,
@@ -189,7 +189,7 @@ impl RefusalCode {
         }
     }
 
-    /// The hazard that explains it, where there is one.
+    /// The hazard that explains it, if any.
     pub fn hazard(self) -> Option<&'static Hazard> {
         let code = match self {
             Self::NamespacedPolicy => "V21",
@@ -229,11 +229,10 @@ pub(super) const VERIFIES: &str = "native policies cannot ask registries: none v
 pub struct Refusal {
     /// The stable code.
     pub code: RefusalCode,
-    /// What Kyverno says, in the policy's status or in its log; `None` where it says nothing.
+    /// Kyverno's message in the policy's status or in its log; `None` if it reports nothing.
     pub message: Option<String>,
     /// The part that is the reason.
     pub path: String,
-    /// Where it stands.
     pub span: Option<Span>,
     /// What to do about it.
     pub help: String,
@@ -247,7 +246,7 @@ impl Refusal {
         }
     }
 
-    /// A refusal of which Kyverno says nothing.
+    /// A refusal that Kyverno does not report.
     pub(super) fn silent(code: RefusalCode, at: &At<'_>) -> Self {
         Self {
             code,

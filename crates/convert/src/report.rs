@@ -42,7 +42,6 @@ pub struct Item {
     pub action: Action,
     /// The part: `spec.rules[0].match`, after the exception's name where it is in one.
     pub path: String,
-    /// Where it stands.
     pub span: Option<Span>,
     /// What happened, in one line.
     pub text: String,

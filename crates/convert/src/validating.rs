@@ -80,7 +80,7 @@ pub(super) fn is_expired(exception: &CelPolicyException, now: Option<Timestamp>)
 fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<Generated> {
     let policy = plan.policy;
     let name = format!("vpol-{}", policy.metadata.name.value);
-    // The controller reads policies as v1beta1, whatever they were written as.
+    // The controller reads policies as v1beta1, regardless of the version they were written in.
     let owner = Owner {
         api_version: "policies.kyverno.io/v1beta1",
         kind: "ValidatingPolicy",

@@ -54,7 +54,7 @@ pub struct Diagnostic {
     pub code: Code,
     /// The code's default severity unless overridden.
     pub severity: Severity,
-    /// One line that says what is wrong.
+    /// The problem in one line.
     pub message: String,
     /// The location; `None` if the diagnostic is not about a source.
     pub primary: Option<Span>,

@@ -104,7 +104,7 @@ const SCAN_LIMIT: u32 = 24;
 #[derive(Clone)]
 pub struct Document(Arc<Parts>);
 
-/// What a document is made of.
+/// The parts of a document.
 #[derive(Clone, Default)]
 struct Parts {
     text: String,

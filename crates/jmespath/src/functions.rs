@@ -154,7 +154,7 @@ impl<'e> Call<'_, 'e> {
     }
 
     /// Returns a string result; charges for it.
-    fn answer(&self, text: impl Into<Data>) -> ItemResult<'e> {
+    fn returns(&self, text: impl Into<Data>) -> ItemResult<'e> {
         let text = text.into();
         if let Data::String(text) = &text {
             self.interpreter.charge_text(text.len())?;

@@ -34,24 +34,24 @@ pub(super) fn search(node: &Node, value: &Data, context: &Context<'_>) -> Result
         context,
         work: Cell::new(WORK_LIMIT),
     };
-    let answer = interpreter.execute(node, &Item::Data(value.clone()))?.into_data();
-    answer.size(SIZE_LIMIT).ok_or(TOO_LARGE)?;
-    Ok(answer)
+    let result = interpreter.execute(node, &Item::Data(value.clone()))?.into_data();
+    result.size(SIZE_LIMIT).ok_or(TOO_LARGE)?;
+    Ok(result)
 }
 
 /// Treats a missing key as null.
-fn or_null(answer: ItemResult<'_>) -> ItemResult<'_> {
-    match answer {
+fn or_null(result: ItemResult<'_>) -> ItemResult<'_> {
+    match result {
         Err(Error::NotFound(_)) => Ok(Item::NULL),
-        answer => answer,
+        result => result,
     }
 }
 
 /// Treats an error as null, unless it is about the evaluation as such.
-fn any_or_null(answer: ItemResult<'_>) -> ItemResult<'_> {
-    match answer {
+fn any_or_null(result: ItemResult<'_>) -> ItemResult<'_> {
+    match result {
         Err(Error::NotFound(_) | Error::Function(_)) => Ok(Item::NULL),
-        answer => answer,
+        result => result,
     }
 }
 
@@ -76,9 +76,9 @@ impl Interpreter<'_> {
 
     pub(super) fn equal(&self, a: &Item<'_>, b: &Item<'_>) -> Result<bool, Error> {
         let mut work = self.work.get();
-        let answer = item::equal(a, b, &mut work);
+        let result = item::equal(a, b, &mut work);
         self.work.set(work);
-        answer
+        result
     }
 
     pub(super) fn execute<'e>(&self, node: &'e Node, value: &Item<'e>) -> ItemResult<'e> {

@@ -190,12 +190,12 @@ impl AuthorizationPolicy {
         self.skipped(Trace::of(Part::All))
     }
 
-    fn answer(&self, status: Status, message: impl Into<String>, trace: Trace) -> RuleResponse {
+    fn response(&self, status: Status, message: impl Into<String>, trace: Trace) -> RuleResponse {
         RuleResponse::new(&self.id.name, status, message, trace)
     }
 
     fn skipped(&self, trace: Trace) -> RuleResponse {
-        self.answer(Status::Skip, "request does not match", trace)
+        self.response(Status::Skip, "request does not match", trace)
     }
 
     /// An error, which the failure policy Ignore takes for no match.
@@ -203,7 +203,7 @@ impl AuthorizationPolicy {
         if self.ignores_errors {
             self.skipped(Trace::error(part))
         } else {
-            self.answer(Status::Error, error, Trace::error(part))
+            self.response(Status::Error, error, Trace::error(part))
         }
     }
 
@@ -213,7 +213,7 @@ impl AuthorizationPolicy {
             Mode::Envoy => ["ok_response", "denied_response"],
         };
         if response.message(allowed).is_some() {
-            return self.answer(Status::Pass, "request allowed", Trace::of(part));
+            return self.response(Status::Pass, "request allowed", Trace::of(part));
         }
         let Some(denied) = response.message(denied) else {
             return self.failed(part, "the response neither allows nor denies the request");
@@ -228,6 +228,6 @@ impl AuthorizationPolicy {
                 format!("request denied with status code {code}")
             }
         };
-        self.answer(Status::Fail, message, Trace::of(part))
+        self.response(Status::Fail, message, Trace::of(part))
     }
 }

@@ -1,9 +1,10 @@
 //! Rules for pod controllers, made from rules for Pods.
 //!
 //! Upstream counterpart: `pkg/autogen/v1` for ClusterPolicies and Policies, `pkg/cel/autogen` and
-//! `pkg/cel/policies/vpol/autogen` for ValidatingPolicies (Kyverno 1.19). Upstream rewrites the JSON text of a rule; here the
-//! rule's located tree is rearranged and its texts are rewritten byte by byte alike, then it is read like any other rule. So
-//! a generated rule has the types of a written one, and every place in it is where its origin stands in the source.
+//! `pkg/cel/policies/vpol/autogen` for ValidatingPolicies (Kyverno 1.19). Upstream rewrites the JSON text of a rule;
+//! here the rule's located tree is rearranged and its strings are rewritten byte by byte in the same way, then it is
+//! read like any other rule. So a generated rule has the types of a written one, and its spans point to its origin in
+//! the source.
 //!
 //! Known deviations: upstream reads the rewritten JSON over the old value, so that a map whose *keys* are rewritten
 //! (`reportProperties`, `matchLabels`) keeps the old keys beside the new ones there; a carriage return before
@@ -30,7 +31,7 @@ pub use validating::{Config, Target, Variant, variants};
 
 /// The rules in force for objects of a kind: those of the policy, and what is generated for that kind.
 ///
-/// The kind is that of the object, without group and version. Rules are generated anew with each call: ask once for each
+/// The kind is that of the object, without group and version. Each call generates the rules anew: call it once for each
 /// policy and kind.
 pub fn rules_for<'p>(policy: &'p ClassicPolicy, kind: &str) -> Vec<Cow<'p, Rule>> {
     if kind.is_empty() || !controllers(policy).contains(kind) {

@@ -1,9 +1,9 @@
 //! `validate.cel` of a classic rule.
 //!
-//! Upstream counterpart: `pkg/engine/handlers/validation/validate_cel.go` (1.19), which runs the API server's validator with
-//! no failure policy: what cannot be evaluated is a `fail` with the error's text. What cannot be compiled fails each
-//! request. `authorizer` asks about the kind of the request and the name of the user; the group, resource and path of a
-//! check are ignored.
+//! Upstream counterpart: `pkg/engine/handlers/validation/validate_cel.go` (1.19), which runs the API server's validator
+//! with no failure policy: an evaluation error is a `fail` with the error's message, and a rule that does not compile
+//! fails each request. `authorizer` checks the kind of the request and the name of the user; the group, resource and
+//! path of a check are ignored.
 
 use super::{
     input::{Documents, Input},
@@ -59,7 +59,7 @@ impl CompiledRule {
         self.validator.programs()
     }
 
-    /// The rule's answer to a request that it matches, exceptions aside.
+    /// Evaluates the rule on a request that it matches, without exceptions.
     pub fn decide(&self, input: &Input<'_>, host: &dyn Host) -> RuleResponse {
         let Some(params) = &self.params else {
             let decided = self.validate(input, Value::Null, host);
@@ -82,7 +82,7 @@ impl CompiledRule {
         RuleResponse::new(&self.name, Status::Pass, message, Trace::of(Part::All))
     }
 
-    /// The answer for one parameter, unless it is that all is well.
+    /// Evaluates the rule with one parameter; `None` if all validations pass.
     fn validate(&self, input: &Input<'_>, params: Value<'_>, host: &dyn Host) -> Option<RuleResponse> {
         let Documents {
             object,
@@ -99,7 +99,7 @@ impl CompiledRule {
             params,
         };
         let attributes = input.resource_attributes();
-        let rbac = |asked: &Attributes| authorize(asked, input);
+        let rbac = |attributes: &Attributes| authorize(attributes, input);
         let cluster = Authorizing {
             host,
             authorize: &rbac,
@@ -168,18 +168,18 @@ fn part(cause: Cause) -> Part {
     }
 }
 
-/// What the cluster's RBAC objects say of a user's name: Kyverno does not tell the API server the groups.
-fn authorize(asked: &Attributes, input: &Input<'_>) -> Decision {
+/// Authorizes a user by name with the cluster's RBAC objects: Kyverno does not send the groups to the API server.
+fn authorize(attributes: &Attributes, input: &Input<'_>) -> Decision {
     let authorized = input.world.authorize(&Access {
-        user: &asked.user,
+        user: &attributes.user,
         groups: &[],
-        verb: &asked.verb,
+        verb: &attributes.verb,
         path: None,
-        group: &asked.group,
-        resource: &asked.resource,
-        subresource: &asked.subresource,
-        namespace: &asked.namespace,
-        name: &asked.name,
+        group: &attributes.group,
+        resource: &attributes.resource,
+        subresource: &attributes.subresource,
+        namespace: &attributes.namespace,
+        name: &attributes.name,
     });
     Decision {
         allowed: authorized.allowed,
@@ -188,7 +188,7 @@ fn authorize(asked: &Attributes, input: &Input<'_>) -> Decision {
     }
 }
 
-/// Asks the host what Kyverno asks the API server, in place of what the expression asks.
+/// Forwards authorizer checks to the host with the attributes that Kyverno sends instead of those in the expression.
 #[derive(Clone, Copy)]
 struct Review<'h> {
     host: &'h dyn Host,
@@ -200,12 +200,12 @@ impl Host for Review<'_> {
         self.host.observer()
     }
 
-    fn authorize(&self, asked: &Attributes) -> Option<Decision> {
+    fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
         self.host.authorize(&Attributes {
-            service_account: asked.service_account.clone(),
-            verb: asked.verb.clone(),
-            namespace: asked.namespace.clone(),
-            subresource: asked.subresource.clone(),
+            service_account: attributes.service_account.clone(),
+            verb: attributes.verb.clone(),
+            namespace: attributes.namespace.clone(),
+            subresource: attributes.subresource.clone(),
             group: self.resource.group.clone(),
             resource: self.resource.resource.clone(),
             ..Attributes::default()

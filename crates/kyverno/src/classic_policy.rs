@@ -40,7 +40,6 @@ use kyvtest_model::{
     verdict::{Part, Status, Trace},
 };
 
-/// A policy that is ready to be asked.
 #[derive(Debug)]
 pub struct CompiledClassicPolicy {
     policy: Arc<ClassicPolicy>,
@@ -55,7 +54,6 @@ pub struct CompiledClassicPolicy {
     lens: Lens,
 }
 
-/// A rule that is ready to be asked.
 #[derive(Debug)]
 struct Compiled {
     name: String,
@@ -75,10 +73,10 @@ enum Body {
     Elsewhere,
 }
 
-/// What a policy answers.
+/// The responses of a policy to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyResponse {
-    /// The answers of the rules that match, in order.
+    /// The responses of the rules that match, in order.
     pub rules: Vec<RuleResponse>,
     /// The last part that kept a rule out, or all of them.
     pub part: Option<Part>,
@@ -168,7 +166,8 @@ impl CompiledClassicPolicy {
         rules.map(|rule| (rule.name.as_str(), &rule.matches, rule.exclude.as_ref()))
     }
 
-    /// Its rules with what their parts came to: those that are written, and those that are generated and were asked.
+    /// Returns its rules with the results of their parts: the written rules, and the generated ones that were
+    /// evaluated.
     pub fn watched(&self, observer: &Observer) -> Vec<WatchedRule<'_>> {
         let generated = self.generated.iter().filter_map(|(_, rules)| rules.get());
         let rules = self.rules("").iter().chain(generated.flatten());
@@ -194,10 +193,11 @@ impl CompiledClassicPolicy {
             .collect()
     }
 
-    /// Which rules match a request by which filter, and why the others do not, for people.
+    /// Explains in human-readable lines which filter makes a rule match a request, and why the other rules do not
+    /// match.
     pub fn explain(&self, input: &Input<'_>) -> Vec<String> {
         if let Some(part) = self.gate(input) {
-            return vec![format!("the policy is not asked because of its {part}")];
+            return vec![format!("the policy is not evaluated because of its {part}")];
         }
         let cell = input.request.cell();
         let rules = self.rules(&input.request.resource.kind).iter();
@@ -266,7 +266,7 @@ impl CompiledClassicPolicy {
         }
     }
 
-    /// Answers a request, whatever the webhook lets through.
+    /// Evaluates a request, regardless of the webhook.
     pub fn decide(&self, input: &Input<'_>, exceptions: &[CompiledException], host: &dyn Host) -> PolicyResponse {
         let selection = self.select(&input.request.cell(), &mut input.facts(), exceptions, input.lens);
         self.evaluate(selection, input, exceptions, host).1
@@ -303,12 +303,12 @@ impl CompiledClassicPolicy {
                     selection: self.matching_of(rule),
                     exceptions,
                 };
-                let Some(mut answer) = rule.decide(step, context, input, host) else {
+                let Some(mut result) = rule.decide(step, context, input, host) else {
                     return false;
                 };
-                answer.effect = step.effect(answer.status);
-                let applied = answer.applied();
-                rules.push(answer);
+                result.effect = step.effect(result.status);
+                let applied = result.applied();
+                rules.push(result);
                 applied
             },
         );
@@ -317,7 +317,7 @@ impl CompiledClassicPolicy {
         (call, PolicyResponse { rules, part })
     }
 
-    /// What keeps the policy from being evaluated, as far as facts tell.
+    /// The part that keeps the policy from being evaluated, as far as facts decide.
     fn closed<'p>(&'p self, facts: &mut impl Facts<'p>, lens: Lens) -> Option<Part> {
         if lens.admission_switch && !self.policy.spec.admission {
             return Some(Part::Match);
@@ -392,7 +392,7 @@ impl Compiled {
         }
     }
 
-    /// The answer to a request that the rule matches; `None` where it has nothing to say.
+    /// Evaluates a request that the rule matches; `None` if the rule produces no response.
     fn decide(
         &self,
         step: &Step<'_>,
@@ -413,12 +413,12 @@ impl Compiled {
         let outside = outside(input, context.policy, context.rule, namespace, host);
         let mut driver = Driver::new(input, context, &*outside);
         let mut lifted = Vec::new();
-        let mut answer = None;
+        let mut result = None;
         let Ok(()) = step.stages().decide((), |stage, ()| {
-            answer = match stage {
+            result = match stage {
                 Stage::Preconditions => {
-                    let said = driver.prepare(&self.prelude);
-                    said.map(|said| self.response(said, Part::Precondition(0)))
+                    let result = driver.prepare(&self.prelude);
+                    result.map(|result| self.response(result, Part::Precondition(0)))
                 }
                 Stage::Exceptions => {
                     lifted = driver.granted(&step.exceptions);
@@ -435,29 +435,29 @@ impl Compiled {
                 },
                 Stage::Conditions | Stage::InvalidSelector => None,
             };
-            Ok::<_, Infallible>(answer.is_none().then_some(()))
+            Ok::<_, Infallible>(result.is_none().then_some(()))
         });
-        answer
+        result
     }
 
-    fn checked(&self, said: Option<RuleResult>) -> Option<RuleResponse> {
-        let said = said?;
-        let part = match said.status {
+    fn checked(&self, result: Option<RuleResult>) -> Option<RuleResponse> {
+        let result = result?;
+        let part = match result.status {
             Status::Pass => Part::All,
-            _ if said.exceptions.is_empty() => Part::Validation(0),
+            _ if result.exceptions.is_empty() => Part::Validation(0),
             _ => Part::Exception,
         };
-        Some(self.response(said, part))
+        Some(self.response(result, part))
     }
 
-    fn response(&self, said: RuleResult, part: Part) -> RuleResponse {
-        let trace = if said.status == Status::Error {
+    fn response(&self, result: RuleResult, part: Part) -> RuleResponse {
+        let trace = if result.status == Status::Error {
             Trace::error(part)
         } else {
             Trace::of(part)
         };
-        let mut response = RuleResponse::new(&self.name, said.status, said.message, trace);
-        response.exceptions = said.exceptions;
+        let mut response = RuleResponse::new(&self.name, result.status, result.message, trace);
+        response.exceptions = result.exceptions;
         response
     }
 }
@@ -476,8 +476,7 @@ fn unsupported(rule: &Rule) -> Option<Unsupported> {
     (!decided && validate.assert.is_some()).then_some(Unsupported::Assert)
 }
 
-/// Whether the old object, if there is one, stands in a namespace. At an API server an update moves no object; in a test it
-/// may.
+/// Whether the old object, if any, is in a namespace. An API server never moves an object by an update; a test may.
 fn is_old_object_in(namespace: &str, input: &Input<'_>) -> bool {
     let old = input.request.old_object.root();
     let own = old.at(&["metadata", "namespace"]).and_then(Value::as_str);

@@ -1,7 +1,7 @@
 //! CleanupPolicy and ClusterCleanupPolicy: would an object be deleted.
 //!
-//! Upstream counterpart: `applyCleanupPolicies` of `cmd/cli/kubectl-kyverno/commands/apply/command.go` and `pkg/utils/match`
-//! (1.19), which decide as the cleanup controller does. The schedule is no part of the answer.
+//! Upstream counterpart: `applyCleanupPolicies` of `cmd/cli/kubectl-kyverno/commands/apply/command.go` and
+//! `pkg/utils/match` (1.19), which decide as the cleanup controller does. The schedule does not affect the result.
 
 use crate::{
     classic::{

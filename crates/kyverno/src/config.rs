@@ -1,7 +1,7 @@
 //! Kyverno's own configuration, as far as it decides which requests are judged at all.
 //!
-//! Upstream counterpart: `pkg/config` (1.19) and `pkg/webhooks/handlers/filter.go`; the selector of the webhooks is the API
-//! server's to ask.
+//! Upstream counterpart: `pkg/config` (1.19) and `pkg/webhooks/handlers/filter.go`; the API server evaluates the
+//! selector of the webhooks.
 //!
 //! Known deviations: of the chart's filters those that only concern objects of Kyverno's own installation in its namespace
 //! are left out: the selector keeps requests about that namespace away.
@@ -50,7 +50,7 @@ struct Filter {
     name: String,
 }
 
-/// Patterns of those who ask.
+/// Patterns of the users who send requests.
 #[derive(Debug, Clone, Default)]
 struct Users {
     names: Vec<String>,
@@ -98,11 +98,11 @@ impl Config {
     /// Reads a ConfigMap as Kyverno does: what it cannot read counts for nothing.
     ///
     /// # Errors
-    /// Where the document is no ConfigMap.
+    /// If the document is not a ConfigMap.
     pub fn from_config_map(document: &Document) -> Result<Self, String> {
         let root = document.root();
         if root.get("kind").and_then(Value::as_str) != Some("ConfigMap") {
-            return Err("a ConfigMap is due".to_owned());
+            return Err("expected a ConfigMap".to_owned());
         }
         let text = |key: &str| root.at(&["data", key]).and_then(Value::as_str).unwrap_or_default();
         let mut config = Self {
@@ -132,8 +132,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Whether Kyverno judges the requests of a cell. Facts do not answer questions about roles with wildcards: without a
-    /// request they do not count, and where [`Config::has_wild_roles`] holds, this is not the whole answer.
+    /// Whether Kyverno evaluates the requests of a class. Facts cannot decide patterns of roles with wildcards: without
+    /// a request such patterns do not count, so the result is incomplete if [`Config::has_wild_roles`] holds.
     pub fn judges<'p>(
         &'p self,
         cell: &RequestClass<'_>,
@@ -187,8 +187,8 @@ impl Config {
         })
     }
 
-    /// Whether the selectors of the webhooks let the API server call them. Cluster-wide objects have no namespace to ask
-    /// about, a Namespace is asked about itself.
+    /// Whether the selectors of the webhooks let the API server call them. A cluster-scoped object has no namespace to
+    /// match; a Namespace is matched itself.
     fn calls<'p>(&'p self, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
         let namespaces = self.namespace_selector.as_ref();
         let is_namespace = cell.resource.group.is_empty() && cell.resource.plural == "namespaces";
@@ -247,7 +247,7 @@ impl Users {
     }
 }
 
-/// What stands in brackets; a part that is missing is empty, and one more than three makes the entry worthless.
+/// Parses the bracketed entries. A missing part is empty; an entry with more than three parts is dropped.
 fn parse_filters(text: &str) -> Vec<Filter> {
     let mut filters = Vec::new();
     let mut rest = text;

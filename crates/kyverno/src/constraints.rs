@@ -11,7 +11,7 @@ use kyvtest_model::{
     policy::{MatchConstraints, NamedRule},
 };
 
-/// A selector that Kubernetes refuses. It is reported only where the rest of the constraints match.
+/// A selector that Kubernetes rejects. It is reported only if the other constraints match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidSelector<'p> {
     /// What is wrong with it.
@@ -35,12 +35,12 @@ pub fn applies<'p>(
     cell: &RequestClass<'_>,
     facts: &mut impl Facts<'p>,
 ) -> Result<bool, InvalidSelector<'p>> {
-    // What no rule lists is not selected, whatever the selectors say.
+    // Skip the selectors if no rule lists the resource: they cannot change the result.
     if !constraints.lists(cell) {
         return Ok(false);
     }
     let namespace = match constraints.namespace_selector.as_deref() {
-        // A cluster-scoped object that is no namespace is never exempt.
+        // A cluster-scoped object other than a Namespace is never exempt.
         Some(selector) if cell.namespaced || cell.resource.plural == "namespaces" => check(selector, |selector| {
             selector.matches(Some(namespace_labels(cell)), facts)
         }),
@@ -66,7 +66,7 @@ pub fn applies<'p>(
     namespace.and(object)
 }
 
-/// Which rule selects the requests of a cell, or what keeps them out, for people.
+/// Explains in human-readable lines which rule selects the requests of a class, or what excludes them.
 pub fn explain<'p>(constraints: &'p MatchConstraints, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> String {
     let position = |rules: &'p [NamedRule], facts: &mut _| {
         let mut rules = rules.iter();

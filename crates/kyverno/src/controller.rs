@@ -15,7 +15,7 @@ use super::{
     input::Input,
     lens::{Lens, Route},
     lowered::{EngineResponse, Lowered},
-    refusal::{Answered, Refusal},
+    refusal::{Refusal, RuleReview},
     select::Selection,
     validating_policy::CompileErrors,
     webhook::{Call, Delivery, Registration, Webhook},
@@ -50,29 +50,29 @@ pub struct Controller {
     lens: Lens,
 }
 
-/// A CEL policy that Kyverno refuses because an expression does not compile.
+/// A CEL policy that Kyverno rejects because an expression does not compile.
 #[derive(Debug)]
-pub struct RefusedPolicy {
+pub struct RejectedPolicy {
     /// The policy.
     pub id: PolicyId,
     /// What does not compile.
     pub errors: CompileErrors,
 }
 
-/// What the controller says about a request.
+/// The controller's review of a request.
 #[derive(Debug, Clone)]
 pub struct Review {
-    /// The answers of all rules and CEL policies that match, by policy in the given order.
-    pub answers: Vec<Answered>,
+    /// The responses of all rules and CEL policies that match, by policy in the given order.
+    pub responses: Vec<RuleReview>,
     /// The refusal; `None` if the request is admitted.
     pub refusal: Option<Refusal>,
     /// The warnings that the client gets.
     pub warnings: Vec<String>,
-    /// The policies that gave no answer, with the last part that was evaluated.
+    /// The policies without a response, with the last part that was evaluated.
     pub silent: Vec<(PolicyId, Part)>,
 }
 
-/// What one policy says about a request.
+/// The result of one policy for a request.
 #[derive(Debug, Clone)]
 pub enum Evaluation {
     /// Kyverno does not get the request, because of this part.
@@ -87,21 +87,21 @@ pub enum Evaluation {
 const UNDELIVERED: &str = "no webhook hands the request to Kyverno";
 
 impl Controller {
-    /// A controller with these policies, and those that it refuses. In a cluster, exceptions that do not pass validation do
-    /// not count.
+    /// Returns a controller with these policies, and the policies that it rejects. In a cluster, exceptions that do not
+    /// pass validation do not count.
     pub fn new(
         installed: Installed<'_>,
         config: Config,
         lens: Lens,
         discovery: &Discovery,
-    ) -> (Self, Vec<RefusedPolicy>) {
+    ) -> (Self, Vec<RejectedPolicy>) {
         let classic: Vec<&Arc<ClassicPolicy>> = installed.policies.iter().filter_map(Policy::as_classic).collect();
         let mut policies: Vec<Lowered> = classic
             .iter()
             .enumerate()
             .map(|(number, policy)| Lowered::classic(Arc::clone(policy), number, lens))
             .collect();
-        let mut refused = Vec::new();
+        let mut rejected = Vec::new();
         let mut accepted: Vec<&ValidatingPolicy> = Vec::new();
         for policy in installed.policies.iter().filter_map(Policy::as_validating) {
             let exceptions = installed.cel_exceptions.iter().map(|exception| &**exception);
@@ -110,7 +110,7 @@ impl Controller {
                     accepted.push(policy);
                     policies.push(lowered);
                 }
-                Err(errors) => refused.push(RefusedPolicy {
+                Err(errors) => rejected.push(RejectedPolicy {
                     id: policy.id(),
                     errors,
                 }),
@@ -131,10 +131,10 @@ impl Controller {
             config: if lens.configuration { config } else { Config::bare() },
             lens,
         };
-        (controller, refused)
+        (controller, rejected)
     }
 
-    /// Why the API server refuses the webhooks; Kyverno then sees no request.
+    /// Why the API server rejects the webhooks; Kyverno then sees no request.
     pub fn registration_problem(&self) -> Option<&str> {
         self.registration.problem()
     }
@@ -230,7 +230,7 @@ impl Controller {
         &self.config
     }
 
-    /// What one of the policies says about a request.
+    /// Evaluates one of the policies on a request.
     ///
     /// `values` are what a suite gives to classic rules.
     pub fn evaluate(
@@ -268,7 +268,7 @@ impl Controller {
     /// Evaluates all policies on a request.
     pub fn review(&self, request: &Request, environment: Environment<'_>) -> Review {
         let mut review = Review {
-            answers: Vec::new(),
+            responses: Vec::new(),
             refusal: None,
             warnings: Vec::new(),
             silent: Vec::new(),
@@ -289,27 +289,30 @@ impl Controller {
             }
         }
         if review.refusal.is_none() {
-            review.refusal = Refusal::of(request, &review.answers);
+            review.refusal = Refusal::of(request, &review.responses);
         }
         self.warn(&mut review);
         review
     }
 
-    /// Violations of classic rules that do not refuse warn, unless their webhook refuses for another one.
+    /// Adds warnings for violations of classic rules that do not deny the request, unless their webhook denies it for
+    /// another violation.
     fn warn(&self, review: &mut Review) {
         let mut warnings = Vec::new();
-        for answered in review.answers.iter().filter(|answered| !answered.is_cel_policy) {
-            let response = &answered.response;
-            let emits = self.policy(&answered.id).is_some_and(Lowered::emits_warnings);
-            let refuses = |other: &Answered| other.webhook == answered.webhook && other.response.effect == Effect::Deny;
-            // An error that an enforced rule ignores always warns; what is only reported warns where the policy asks for it.
+        for reviewed in review.responses.iter().filter(|reviewed| !reviewed.is_cel_policy) {
+            let response = &reviewed.response;
+            let emits = self.policy(&reviewed.id).is_some_and(Lowered::emits_warnings);
+            let denies =
+                |other: &RuleReview| other.webhook == reviewed.webhook && other.response.effect == Effect::Deny;
+            // An error that an enforced rule ignores always warns; a reported violation warns if the policy has
+            // `emitWarning`.
             let warns = match (response.status, response.effect) {
                 (Status::Error, Effect::Warn) => true,
                 (Status::Fail | Status::Error | Status::Warn, _) => emits,
                 _ => false,
             };
-            if warns && !review.answers.iter().any(refuses) {
-                let Answered { policy, response, .. } = answered;
+            if warns && !review.responses.iter().any(denies) {
+                let RuleReview { policy, response, .. } = reviewed;
                 warnings.push(format!("policy {policy}.{}: {}", response.rule, response.message));
             }
         }
@@ -318,15 +321,15 @@ impl Controller {
     }
 }
 
-/// A later variant of a policy that got further says more.
+/// Of several variants of a policy, keep the part of the one that got furthest.
 fn last_part(before: Part, part: Part) -> Part {
     if part == Part::Match { before } else { part }
 }
 
 impl Review {
-    /// Adds what a policy that was called said.
+    /// Adds the responses of a policy that was called.
     fn add(&mut self, policy: &Lowered, webhook: &str, responses: Vec<EngineResponse>) {
-        let before = self.answers.len();
+        let before = self.responses.len();
         let mut last = Part::Match;
         for response in responses {
             last = last_part(last, response.part);
@@ -340,7 +343,7 @@ impl Review {
                     let warning = format!("Policy {} {word}: {}", policy.name(), rule.message);
                     self.warnings.push(warning);
                 }
-                self.answers.push(Answered {
+                self.responses.push(RuleReview {
                     webhook: webhook.to_owned(),
                     id: policy.id().clone(),
                     policy: response.policy.clone(),
@@ -350,15 +353,15 @@ impl Review {
                 });
             }
         }
-        if self.answers.len() == before {
+        if self.responses.len() == before {
             self.silent.push((policy.id().clone(), last));
         }
     }
 
-    /// What all policies say together.
+    /// The combined verdict of all policies.
     pub fn verdict(&self) -> Verdict {
-        let answers = self.answers.iter();
-        let mut verdict = Verdict::strongest(answers.map(|answered| answered.response.verdict(true)).collect());
+        let responses = self.responses.iter();
+        let mut verdict = Verdict::strongest(responses.map(|reviewed| reviewed.response.verdict(true)).collect());
         if let Some(refusal) = &self.refusal
             && verdict.effect != Effect::Deny
         {
@@ -370,13 +373,14 @@ impl Review {
         verdict
     }
 
-    /// What one policy says, all of its rules together: the strongest effect and status, and the texts of what has that effect.
+    /// The combined verdict of one policy: the strongest effect and status of its rules, and the messages with that
+    /// effect.
     pub fn of_policy(&self, policy: &PolicyId, scored: bool) -> Verdict {
         let own: Vec<Verdict> = self
-            .answers
+            .responses
             .iter()
-            .filter(|answered| answered.id == *policy)
-            .map(|answered| answered.response.verdict(scored))
+            .filter(|reviewed| reviewed.id == *policy)
+            .map(|reviewed| reviewed.response.verdict(scored))
             .collect();
         if own.is_empty() {
             let part = self.silent.iter().find(|(id, _)| id == policy);

@@ -1,7 +1,7 @@
 //! DeletingPolicy and NamespacedDeletingPolicy: would an object be deleted.
 //!
-//! Upstream counterpart: `pkg/cel/policies/dpol/{compiler,engine}` (Kyverno 1.19). The schedule is no part of the answer. A
-//! policy of a namespace is evaluated on any object: only the controller restricts it to its namespace.
+//! Upstream counterpart: `pkg/cel/policies/dpol/{compiler,engine}` (Kyverno 1.19). The schedule does not affect the
+//! result. A policy of a namespace is evaluated on any object: only the controller restricts it to its namespace.
 
 use std::fmt;
 
@@ -57,7 +57,7 @@ pub enum Deletion {
     Exempt(Vec<String>),
 }
 
-/// Why a policy is refused. The text is Kyverno's.
+/// Why Kyverno rejects a policy, with Kyverno's message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileErrors {
     /// The errors, at least one.
@@ -98,7 +98,7 @@ impl CompiledDeletingPolicy {
     /// Compiles a policy with those of the exceptions that name it.
     ///
     /// # Errors
-    /// If an expression cannot be compiled; Kyverno refuses such a policy.
+    /// If an expression cannot be compiled; Kyverno rejects such a policy.
     pub fn compile<'e>(
         policy: &DeletingPolicy,
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,

@@ -1,8 +1,8 @@
 //! PolicyExceptions of kyverno.io on classic rules.
 //!
-//! Upstream counterpart: `pkg/engine/utils/exceptions.go` and `pkg/exceptions`. What an exception says about Pod Security
-//! controls concerns `podSecurity` rules alone. Whom it lifts is decided in [`super::classic`], which knows the variables of
-//! conditions.
+//! Upstream counterpart: `pkg/engine/utils/exceptions.go` and `pkg/exceptions`. The Pod Security controls of an
+//! exception affect `podSecurity` rules only. Its conditions are evaluated in [`super::classic`], which has their
+//! variables.
 
 use super::{
     classic::{condition::Conditions, pod_security::Exclusion},
@@ -13,7 +13,6 @@ use kyvtest_model::{
     policy::{ExceptedRules, MatchResources, PolicyException},
 };
 
-/// An exception that is ready to be asked.
 #[derive(Debug, Clone)]
 pub struct CompiledException {
     key: String,
@@ -74,7 +73,7 @@ impl CompiledException {
     }
 }
 
-/// The exceptions for a rule of a policy that match the requests of a cell, whatever their conditions say.
+/// The exceptions for a rule of a policy that match the requests of a class, regardless of their conditions.
 pub fn matching<'p>(
     exceptions: &'p [CompiledException],
     (policy, rule): (&str, &str),

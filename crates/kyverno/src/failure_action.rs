@@ -1,9 +1,10 @@
 //! What a violation of a classic rule does to the request.
 //!
-//! Upstream counterpart: `pkg/policycache/cache.go` `checkValidationFailureActionOverrides`, which sorts rules into those
-//! that are asked before the answer and those that are only reported, and `pkg/engine/api/engineresponse.go`
-//! `failureActionForRule`, which says whether a violation refuses the request. Both must say `Enforce`. They differ: an
-//! override with namespaces and a selector needs one of the two there and both here.
+//! Upstream counterpart: `pkg/policycache/cache.go` `checkValidationFailureActionOverrides`, which sorts rules into
+//! those that are evaluated before the response and those that are only reported, and
+//! `pkg/engine/api/engineresponse.go` `failureActionForRule`, which decides whether a violation denies the request.
+//! Both must yield `Enforce`. They differ: an override with namespaces and a selector needs one of the two in the
+//! former and both in the latter.
 //!
 //! Known deviation: wildcards in the `namespaceSelector` of an override are taken as they are.
 
@@ -22,7 +23,7 @@ pub struct Actions {
     policy: FailureAction,
     policy_overrides: Vec<Override>,
     fails_on_errors: bool,
-    /// A policy with match conditions has a webhook of its own, which asks all of its rules.
+    /// A policy with match conditions has its own webhook, which evaluates all of its rules.
     own_webhook: bool,
 }
 
@@ -102,8 +103,8 @@ impl Actions {
     /// What a status does to the requests of a cell.
     pub fn effect<'p>(&'p self, status: Status, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> Effect {
         match status {
-            Status::Fail if self.is_asked(cell, facts) && self.refuses(facts) => Effect::Deny,
-            Status::Error if self.is_asked(cell, facts) => {
+            Status::Fail if self.is_evaluated_in_time(cell, facts) && self.denies(facts) => Effect::Deny,
+            Status::Error if self.is_evaluated_in_time(cell, facts) => {
                 if self.fails_on_errors {
                     Effect::Deny
                 } else {
@@ -115,8 +116,8 @@ impl Actions {
         }
     }
 
-    /// Whether the rule is asked before the request is answered.
-    fn is_asked<'p>(&'p self, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
+    /// Whether Kyverno evaluates the rule before it responds to the request.
+    fn is_evaluated_in_time<'p>(&'p self, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
         if self.own_webhook {
             return true;
         }
@@ -140,8 +141,8 @@ impl Actions {
         self.rule.unwrap_or(self.policy) == FailureAction::Enforce
     }
 
-    /// Whether a violation refuses the request.
-    fn refuses<'p>(&'p self, facts: &mut impl Facts<'p>) -> bool {
+    /// Whether a violation denies the request.
+    fn denies<'p>(&'p self, facts: &mut impl Facts<'p>) -> bool {
         let mut overriding = |overrides: &'p [Override]| {
             overrides.iter().find_map(|entry| {
                 let action = entry.action?;

@@ -48,21 +48,21 @@ pub struct ObjectRef {
     pub name: String,
 }
 
-/// Why the cluster does not answer.
+/// Why a call of the cluster's API failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientError {
-    /// There is no such object.
+    /// The object does not exist.
     NotFound(String),
     /// An object of this name exists.
     AlreadyExists(String),
-    /// The client refuses the call.
+    /// The client rejects the call.
     Other(String),
     /// Upstream's fake client panics: there is no verdict.
     Panic(String),
 }
 
 impl ClientError {
-    /// The client's text.
+    /// The client's message.
     pub fn text(&self) -> &str {
         match self {
             Self::NotFound(text) | Self::AlreadyExists(text) | Self::Other(text) | Self::Panic(text) => text,
@@ -110,7 +110,7 @@ pub struct CompiledGeneration {
 }
 
 impl CompiledGeneration {
-    /// Prepares a policy; `None` if it has no generate rule. There is no autogen for these rules, but it renames nothing.
+    /// Prepares a policy; `None` if it has no generate rule. These rules have no autogen variants.
     pub fn new(policy: &Arc<ClassicPolicy>) -> Option<Self> {
         let rules: Vec<GenerateRule> = all_rules(policy)
             .iter()
@@ -143,7 +143,7 @@ impl CompiledGeneration {
         }
     }
 
-    /// The answers for the context entries of each rule, from the values of the request or from others.
+    /// Returns the sources of each rule's context entries, from the values of the request or from others.
     pub fn outsides<'a>(
         &'a self,
         input: &'a Input<'_>,
@@ -159,8 +159,8 @@ impl CompiledGeneration {
             .collect()
     }
 
-    /// Sets up the evaluation of a request. The lists have one entry per rule: who answers for its context entries in the
-    /// first step, and who in the second.
+    /// Sets up the evaluation of a request. The lists have one entry per rule: the sources of its context entries in
+    /// the first and in the second step.
     ///
     /// # Panics
     /// If the lists are shorter than that of the rules.
@@ -195,7 +195,7 @@ pub struct Generation<'d> {
     old: Data,
 }
 
-/// The rule's place in its policy, and its answer.
+/// The rule's index in its policy, and its response.
 pub type Checked = (usize, RuleResponse);
 
 impl std::fmt::Debug for Generation<'_> {
@@ -245,7 +245,7 @@ impl Generation<'_> {
             exclude: rule.exclude.as_ref(),
             policy_namespace: self.policy.namespace(),
         };
-        let asked = RuleContext {
+        let rule_context = RuleContext {
             policy: &self.policy.key,
             rule: &rule.name,
             selection,
@@ -254,7 +254,7 @@ impl Generation<'_> {
         self.context.set_outside(&*self.first[index]);
         let cell = self.input.request.cell();
         let mut facts = Concrete::new(self.input.request, namespace);
-        let exempt = granted(&mut self.context, &cell, &mut facts, asked);
+        let exempt = granted(&mut self.context, &cell, &mut facts, rule_context);
         if !exempt.is_empty() {
             let keys: Vec<String> = exempt.iter().map(|exception| exception.key().to_owned()).collect();
             let message = format!("rule is skipped due to policy exception {}", keys.join(", "));
@@ -265,9 +265,9 @@ impl Generation<'_> {
             return old_matches.then(|| (Status::Fail, String::new(), Vec::new()));
         }
         self.context.checkpoint();
-        let answer = self.preconditions(rule);
+        let result = self.preconditions(rule);
         self.context.restore();
-        answer.map(|(status, message)| (status, message, Vec::new()))
+        result.map(|(status, message)| (status, message, Vec::new()))
     }
 
     /// Whether a rule selects the new or the old object; an absent one is never selected.

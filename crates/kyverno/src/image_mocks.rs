@@ -63,7 +63,7 @@ impl ImageMock {
         }
         let patterns = match ImageInfo::parse(&self.image) {
             Ok(own) if own.digest.is_empty() => vec![own.reference],
-            // A tag beside a digest says nothing.
+            // A tag beside a digest has no effect.
             Ok(own) => vec![own.reference, self.image.clone()],
             Err(_) => vec![self.image.clone()],
         };

@@ -1,7 +1,7 @@
 //! A request as Kyverno's expressions see it.
 //!
-//! Upstream counterpart: the attributes that `pkg/engine/handlers/validation/validate_cel.go` makes for classic rules and
-//! `pkg/cel/engine` for CEL policies; the two differ in what they tell of subresources, names and absent objects.
+//! Upstream counterpart: the attributes that `pkg/engine/handlers/validation/validate_cel.go` makes for classic rules
+//! and `pkg/cel/engine` for CEL policies; the two differ in subresources, names and absent objects.
 
 use std::{borrow::Cow, cell::OnceCell, sync::Arc};
 
@@ -16,7 +16,7 @@ use kyvtest_model::kube::{
     decoded_numbers, describe, namespace_object, webhook_numbers,
 };
 
-/// A request, the world around it, and the documents that expressions read, made when they are first asked for.
+/// A request, its cluster, and the documents that expressions read, built on first use.
 #[derive(Debug)]
 pub struct Input<'r> {
     /// The request.
@@ -25,9 +25,8 @@ pub struct Input<'r> {
     pub world: &'r World,
     /// What the cluster serves.
     pub discovery: &'r Discovery,
-    /// Whose eyes see it.
     pub lens: Lens,
-    /// The resource that was asked for, where the webhook lists another version of it.
+    /// The resource of the request, if the webhook lists another version of it.
     requested: Option<Arc<Resource>>,
     namespace: Option<Namespace>,
     minimal: OnceCell<Namespace>,
@@ -90,7 +89,7 @@ impl<'r> Input<'r> {
         }
     }
 
-    /// The same for a request that was converted on its way: CEL policies see what was asked for besides.
+    /// Marks the request as converted from another version, which CEL policies see as well.
     pub fn converted_from(mut self, requested: Arc<Resource>) -> Self {
         self.requested = Some(requested);
         self
@@ -107,7 +106,7 @@ impl<'r> Input<'r> {
         self.values
     }
 
-    /// The objects as classic rules see them: the new one and the old one, null where there is none.
+    /// The objects as classic rules see them: the new one and the old one, null if absent.
     pub(super) fn resources(&self) -> &(Data, Data) {
         self.resources.get_or_init(|| {
             let kind = self.request.resource.gvk();
@@ -116,17 +115,17 @@ impl<'r> Input<'r> {
         })
     }
 
-    /// The document that variables of classic rules are looked up in, as it is before any rule is asked.
+    /// The document that variables of classic rules are looked up in, before any rule is evaluated.
     pub(super) fn json_context(&self) -> &Data {
         self.json.get_or_init(|| super::classic::request_context(self))
     }
 
-    /// What matching asks.
+    /// The facts that matching of classic rules reads.
     pub fn facts(&self) -> Concrete<'_> {
         Concrete::new(self.request, self.namespace.as_ref())
     }
 
-    /// What the matching of CEL policies asks: a namespace of which nothing is known has its name as a label
+    /// The facts that matching of CEL policies reads: an unknown namespace has its name as a label
     /// (`pkg/cel/matching/predicates/namespace`).
     pub(super) fn cel_facts(&self) -> Concrete<'_> {
         let name = self.request.namespace.as_str();
@@ -145,7 +144,7 @@ impl<'r> Input<'r> {
         resource.group.is_empty() && resource.version == "v1" && resource.kind == "Namespace"
     }
 
-    /// A text of the metadata of the object that Kyverno looks at.
+    /// A string in the metadata of the object that Kyverno evaluates.
     fn metadata(&self, field: &str) -> &str {
         let subject = self.request.subject().map_or(Value::Null, |(_, value)| value);
         let text = subject.at(&["metadata", field]).and_then(Value::as_str);
@@ -163,8 +162,8 @@ impl<'r> Input<'r> {
         }
     }
 
-    /// What `authorizer.requestResource` of a classic rule asks about: the kind of the request, whatever the expression
-    /// says of groups and resources, see [`super::cel_rule`].
+    /// The attributes that `authorizer.requestResource` of a classic rule checks: the kind of the request, regardless
+    /// of the groups and resources in the expression, see [`super::cel_rule`].
     pub(super) fn resource_attributes(&self) -> Attributes {
         let resource = &self.request.resource;
         Attributes {
@@ -214,8 +213,8 @@ impl<'r> Input<'r> {
         })
     }
 
-    /// What the conditions of a webhook configuration see when the engine asks them again: absent objects have nothing
-    /// but their kind (`pkg/engine/internal/match.go`).
+    /// The documents for match conditions when the engine evaluates them again: absent objects have only their kind
+    /// (`pkg/engine/internal/match.go`).
     pub(super) fn webhook(&self) -> &Documents {
         self.webhook.get_or_init(|| {
             let request = self.request;
@@ -476,7 +475,7 @@ fn with_kind(object: Cow<'_, Document>, kind: &GroupVersionKind) -> Document {
     builder.finish()
 }
 
-/// Copies a value, with whole numbers as doubles if asked.
+/// Copies a value; `doubles` converts integers to doubles.
 fn copy(builder: &mut Builder, value: Value<'_>, doubles: bool) {
     if doubles {
         builder.value_with_doubles(value);

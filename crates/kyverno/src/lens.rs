@@ -80,11 +80,11 @@ pub struct Lens {
     pub namespace_of_namespaces: bool,
     /// Whether a policy with admission switched off is left out.
     pub admission_switch: bool,
-    /// Whether a NamespacedValidatingPolicy is asked only about its own namespace.
+    /// Whether a NamespacedValidatingPolicy is evaluated only in its own namespace.
     pub namespaced_policies: bool,
     /// Whether every kind of parameters counts as cluster-wide, as the fake client of `kyverno test` has it.
     pub cluster_wide_params: bool,
-    /// Whether RBAC objects answer what expressions ask the authorizer.
+    /// Whether the authorizer of expressions decides by RBAC objects.
     pub rbac: bool,
 }
 
@@ -106,7 +106,7 @@ impl Lens {
         rbac: true,
     };
 
-    /// The written rules of a policy in a cluster, whatever its webhook lets through.
+    /// The written rules of a policy in a cluster, regardless of its webhook.
     pub const RULE: Self = Self {
         route: Route::Converted,
         configuration: false,

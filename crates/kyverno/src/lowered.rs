@@ -48,13 +48,13 @@ enum Rules {
 pub struct EngineResponse {
     /// The policy's name as messages have it.
     pub policy: String,
-    /// The answers of the rules that match.
+    /// The responses of the rules that match.
     pub rules: Vec<RuleResponse>,
     /// The last part that was evaluated if no rule matches.
     pub part: Part,
     /// Whether violations warn the client.
     pub warns: bool,
-    /// How the rules came to their answers, if the observer has a trace.
+    /// The evaluation trace, if the observer records one.
     pub trace: Vec<String>,
 }
 
@@ -128,12 +128,12 @@ impl Lowered {
         self.variants().iter().any(|policy| *policy.mode() == Mode::Json)
     }
 
-    /// Whether it is written for JSON payloads only: it does not ask for a native policy either.
+    /// Whether it is written for JSON payloads only, so that Kyverno generates no native policy from it.
     pub fn is_for_payloads_only(&self) -> bool {
         self.is_for_payloads() && !self.marked
     }
 
-    /// Whether violations that do not refuse the request warn the client.
+    /// Whether violations that do not deny the request warn the client.
     pub(super) fn emits_warnings(&self) -> bool {
         self.as_classic()
             .is_some_and(|policy| policy.policy().spec.emit_warning)
@@ -179,7 +179,7 @@ impl Lowered {
         }
     }
 
-    /// What matching asks about a request.
+    /// The facts that matching reads.
     pub(super) fn facts<'i>(&self, input: &'i Input<'_>) -> Concrete<'i> {
         match self.rules {
             Rules::Classic(_) => input.facts(),
@@ -294,12 +294,12 @@ fn explain(block: &kyvtest_model::policy::MatchConstraints, input: &Input<'_>) -
     constraints::explain(block, &input.request.cell(), &mut input.facts())
 }
 
-/// The lines for people: why the request is selected, what expressions came to, and what decided.
+/// Builds the human-readable trace: why the request is selected, the values of expressions, and the deciding parts.
 fn trace(host: &dyn Host, explain: impl FnOnce() -> Vec<String>, rules: &[RuleResponse]) -> Vec<String> {
     let Some(trace) = host.observer().and_then(Observer::trace) else {
         return Vec::new();
     };
-    // What evaluating the policy told comes first out of the trace: explaining it must add nothing.
+    // Take the evaluations out of the trace first: the explanation must not add to it.
     let evaluations = trace.take();
     let mut lines = explain();
     lines.extend(trace::lines(evaluations));
@@ -307,14 +307,14 @@ fn trace(host: &dyn Host, explain: impl FnOnce() -> Vec<String>, rules: &[RuleRe
     lines
 }
 
-/// What decided the answers of rules, in lines for people.
+/// Human-readable lines with the part that decided each response.
 pub fn decided(rules: &[RuleResponse]) -> impl Iterator<Item = String> {
-    rules.iter().map(|answer| {
-        let rule = if answer.rule.is_empty() {
+    rules.iter().map(|response| {
+        let rule = if response.rule.is_empty() {
             String::new()
         } else {
-            format!("rule `{}`: ", answer.rule)
+            format!("rule `{}`: ", response.rule)
         };
-        format!("{rule}{}, decided by {}", answer.status, answer.trace)
+        format!("{rule}{}, decided by {}", response.status, response.trace)
     })
 }

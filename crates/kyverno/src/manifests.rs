@@ -4,8 +4,9 @@
 //! that it links, texts included. Everything is decided from the policy and the object: a signature by a public key needs no
 //! transparency log.
 //!
-//! Known deviations: keys other than ECDSA on P-256, certificates, keyless signatures, bundles and manifests in images are not
-//! verified: the rule has an error that says so, never a pass. Dry runs need a cluster and change nothing, as offline upstream.
+//! Known deviations: keys other than ECDSA on P-256, certificates, keyless signatures, bundles and manifests in images
+//! are not verified: the rule has an error that names the reason, never a pass. Dry runs need a cluster and change
+//! nothing, as offline upstream.
 
 mod diff;
 mod ignore;
@@ -58,7 +59,7 @@ impl Manifests {
     /// Verifies an object: whether it passes, and the message.
     ///
     /// # Errors
-    /// If the verification cannot be done; holds the text.
+    /// If the verification cannot be done; holds the message.
     pub fn verify(&self, object: &Data) -> Result<(bool, String), String> {
         let mut messages = Vec::new();
         for (i, set) in self.attestors.iter().enumerate() {
@@ -195,7 +196,7 @@ impl Manifests {
 /// Why an entry does not verify an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Problem {
-    /// There is no message or no signature: the entry fails.
+    /// The message or the signature is missing: the entry fails.
     NotFound(String),
     /// The entry has an error.
     Other(String),

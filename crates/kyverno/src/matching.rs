@@ -4,8 +4,8 @@
 //! [`Facts`]; what upstream collects as reasons is collected by a `Sink`, so that the verdict and its explanation are one
 //! piece of code.
 //!
-//! Known deviations: where a wildcard of `matchLabels` finds a label that Kubernetes itself would refuse, upstream answers
-//! with a parse error and we match; where two wildcards find the same label, upstream's answer depends on Go's map order.
+//! Known deviations: if a wildcard of `matchLabels` finds a label that Kubernetes itself would reject, upstream returns
+//! a parse error and we match; if two wildcards find the same label, upstream's result depends on Go's map order.
 
 mod filter;
 mod reason;
@@ -49,7 +49,7 @@ pub enum Mismatch<'p> {
 }
 
 impl Mismatch<'_> {
-    /// The text that Kyverno logs for a rule.
+    /// The message that Kyverno logs for a rule.
     pub fn text(&self, rule: &str) -> String {
         match self {
             Self::NoObject => "resource is empty".to_owned(),
@@ -153,7 +153,7 @@ pub fn kind_matches(selector: &KindSelector, resource: &Resource, ephemeral: boo
                 && resource.kind == "Pod")
 }
 
-/// What keeps the rule from being asked at all.
+/// Why the rule is not evaluated at all.
 fn gate<'p>(selection: Selection<'p>, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> Option<Mismatch<'p>> {
     if cell.subject.is_none() {
         return Some(Mismatch::NoObject);

@@ -4,8 +4,8 @@
 //! Upstream counterpart: `pkg/webhooks/resource/{mutation,mpol}` and `pkg/cel/policies/mpol/engine` (1.19), between the API
 //! server's webhook plugin and the engine.
 //!
-//! Known deviations: policies are evaluated in the given order, each through a webhook of its own, where a cluster has no
-//! order; the API server completes the object after each policy that changes it, upstream after each webhook. Webhooks are not
+//! Known deviations: policies are evaluated in the given order, each through its own webhook; a cluster has no order;
+//! the API server completes the object after each policy that changes it, upstream after each webhook. Webhooks are not
 //! called again after others have changed the object (`reinvocationPolicy`).
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{
     lens::Lens,
     mutate::CompiledMutation,
     mutating_policy::{CompileErrors, CompiledMutatingPolicy},
-    refusal::{Answered, Refusal},
+    refusal::{Refusal, RuleReview},
     webhook::{Call, Webhook},
 };
 use kyvtest_cel::host::Host;
@@ -49,31 +49,31 @@ enum Body {
     Policies(Vec<CompiledMutatingPolicy>),
 }
 
-/// What the webhooks made of a request.
+/// The result of all mutating webhooks.
 #[derive(Debug, Clone)]
 pub struct MutationReview {
-    /// The object after all webhooks; of a refused request, as far as they got.
+    /// The object after all webhooks; if the request is denied, after the last one that was called.
     pub object: Document,
-    /// Why the request is refused.
+    /// Why the request is denied.
     pub refusal: Option<Refusal>,
     /// The responses of the policies that match.
-    pub answers: Vec<Answered>,
+    pub responses: Vec<RuleReview>,
 }
 
 /// Completes an object that a webhook has patched, as the API server does.
 ///
 /// # Errors
-/// The text of the server's error.
+/// The server's error message.
 pub type Complete<'c> = &'c dyn Fn(&Document) -> Result<Document, String>;
 
 impl MutatingController {
-    /// A controller with these policies, and those that Kyverno refuses.
+    /// Returns a controller with these policies, and the policies that Kyverno rejects.
     pub fn new(
         policies: &[Arc<MutatingPolicy>],
         exceptions: &[Arc<CelPolicyException>],
     ) -> (Self, Vec<(Arc<MutatingPolicy>, CompileErrors)>) {
         let mut controller = Self::default();
-        let mut refused = Vec::new();
+        let mut rejected = Vec::new();
         for policy in policies {
             let exceptions = exceptions.iter().map(|exception| &**exception);
             match CompiledMutatingPolicy::compile_all(policy, exceptions) {
@@ -82,10 +82,10 @@ impl MutatingController {
                     webhook: Webhook::of_mutating_policy(policy),
                     body: Body::Policies(compiled),
                 }),
-                Err(errors) => refused.push((Arc::clone(policy), errors)),
+                Err(errors) => rejected.push((Arc::clone(policy), errors)),
             }
         }
-        (controller, refused)
+        (controller, rejected)
     }
 
     /// The same with the mutate rules of ClusterPolicies and Policies, which come first.
@@ -130,7 +130,7 @@ impl MutatingController {
         let mut review = MutationReview {
             object: request.object.clone(),
             refusal: None,
-            answers: Vec::new(),
+            responses: Vec::new(),
         };
         let mut errors: Vec<(&Installed, String)> = Vec::new();
         for policy in &self.policies {
@@ -138,7 +138,7 @@ impl MutatingController {
                 object: review.object.clone(),
                 ..request.clone()
             };
-            match policy.call(&current, environment, &self.exceptions, &mut review.answers) {
+            match policy.call(&current, environment, &self.exceptions, &mut review.responses) {
                 Called::Unchanged => {}
                 Called::Refused(error) => {
                     review.refusal = Some(Refusal::by_condition(request, &error));
@@ -189,14 +189,14 @@ impl MutatingController {
     }
 }
 
-/// What one policy made of a request.
+/// The result of one policy.
 enum Called {
     Unchanged,
     /// The API server cannot evaluate a condition of the webhook.
     Refused(String),
-    /// The policy fails, and failures refuse the request.
+    /// The policy fails, and failures deny the request.
     Failed(String),
-    /// A rule fails, and failures refuse the request at once.
+    /// A rule fails, and failures deny the request at once.
     Denied(String),
     Patched(Document),
 }
@@ -207,7 +207,7 @@ impl Installed {
         request: &Request,
         environment: Environment<'_>,
         exceptions: &[CompiledException],
-        answers: &mut Vec<Answered>,
+        responses: &mut Vec<RuleReview>,
     ) -> Called {
         let Environment { world, discovery, host } = environment;
         let delivered = {
@@ -226,8 +226,8 @@ impl Installed {
             Call::Refused(error) => return Called::Refused(error),
         }
         let called = match &self.body {
-            Body::Rules(rules) => self.evaluate_rules(rules, &input, exceptions, host, answers),
-            Body::Policies(policies) => self.evaluate(policies, &input, &delivered.object, host, answers),
+            Body::Rules(rules) => self.evaluate_rules(rules, &input, exceptions, host, responses),
+            Body::Policies(policies) => self.evaluate(policies, &input, &delivered.object, host, responses),
         };
         match called {
             // The patch is for the version that the webhook lists.
@@ -245,7 +245,7 @@ impl Installed {
         input: &Input<'_>,
         exceptions: &[CompiledException],
         host: &dyn Host,
-        answers: &mut Vec<Answered>,
+        responses: &mut Vec<RuleReview>,
     ) -> Called {
         let evaluated = rules.evaluate(input, exceptions, None, host);
         let mut failed = Vec::new();
@@ -257,7 +257,7 @@ impl Installed {
                     response.effect = Effect::Deny;
                 }
             }
-            answers.push(Answered {
+            responses.push(RuleReview {
                 webhook: self.webhook.name().to_owned(),
                 id: self.id.clone(),
                 policy: self.id.name.clone(),
@@ -289,7 +289,7 @@ impl Installed {
         input: &Input<'_>,
         object: &Document,
         host: &dyn Host,
-        answers: &mut Vec<Answered>,
+        responses: &mut Vec<RuleReview>,
     ) -> Called {
         let mut current = object.clone();
         for policy in policies {
@@ -305,7 +305,7 @@ impl Installed {
                 evaluated.response.effect = Effect::Deny;
             }
             let message = evaluated.response.message.clone();
-            answers.push(Answered {
+            responses.push(RuleReview {
                 webhook: self.webhook.name().to_owned(),
                 id: self.id.clone(),
                 policy: self.id.name.clone(),
@@ -333,10 +333,10 @@ impl Installed {
 }
 
 impl MutationReview {
-    /// What all policies say together.
+    /// The combined verdict of all policies.
     pub fn verdict(&self) -> Verdict {
-        let answers = self.answers.iter();
-        let mut verdict = Verdict::strongest(answers.map(|answered| answered.response.verdict(true)).collect());
+        let responses = self.responses.iter();
+        let mut verdict = Verdict::strongest(responses.map(|reviewed| reviewed.response.verdict(true)).collect());
         if let Some(refusal) = &self.refusal {
             verdict = Verdict {
                 status: Status::Error,
@@ -348,7 +348,7 @@ impl MutationReview {
                 },
             };
         }
-        if self.answers.is_empty() && self.refusal.is_none() {
+        if self.responses.is_empty() && self.refusal.is_none() {
             verdict.trace = Trace::of(Part::Match);
         }
         verdict

@@ -1,7 +1,7 @@
 //! MutatingPolicy and NamespacedMutatingPolicy.
 //!
-//! Upstream counterpart: `pkg/cel/policies/mpol/{compiler,engine}` (Kyverno 1.19). A policy with an expression that cannot
-//! be compiled is refused as a whole.
+//! Upstream counterpart: `pkg/cel/policies/mpol/{compiler,engine}` (Kyverno 1.19). A policy with an expression that
+//! cannot be compiled is rejected as a whole.
 //!
 //! Known deviations: the built-in schemas are those of Kubernetes 1.36, upstream's offline ones those of 1.32; what upstream
 //! computes in the order of a Go map (annotations, type mismatches) comes in written order.
@@ -125,7 +125,7 @@ impl CompiledMutatingPolicy {
         exceptions.map(|exception| (exception.is_full(), exception.conditions()))
     }
 
-    /// Evaluates the policy on a request. `object` is what the policies before made of the request's object, and null for
+    /// Evaluates the policy on a request. `object` is the request's object after the policies before it, and null for
     /// DELETE. `None` if the policy does not match.
     pub fn evaluate(&self, input: &Input<'_>, object: &Document, host: &dyn Host) -> Option<Evaluated> {
         if input.lens.admission_switch && !self.admission {
@@ -224,7 +224,7 @@ impl CompiledMutatingPolicy {
     /// has no expression.
     ///
     /// # Errors
-    /// The text with which upstream ends the run.
+    /// The message with which upstream ends the run.
     pub fn selected_targets(&self, trigger: &Document, host: &dyn Host) -> Option<Result<Vec<String>, String>> {
         let program = self.target_expression.as_ref()?;
         Some(self.in_namespace(host, |host| evaluate::targets(self, program, trigger, host)))

@@ -1,6 +1,6 @@
-//! What an observer learns of a policy: which filters select a request, and what the parts of rules came to.
+//! Observations of a policy: the filters that select a request, and the results of the parts of rules.
 //!
-//! Filters are asked by the engine's own matching, once more and one by one; expressions and conditions are noted while the
+//! The engine's own matching evaluates the filters again, one by one; expressions and conditions are recorded while the
 //! engine evaluates them (`cel::observe`).
 
 use super::{
@@ -25,14 +25,13 @@ pub enum PartKind {
     Loop,
 }
 
-/// A part of a rule that is no CEL.
+/// A part of a rule that is not CEL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Where it stands in the rule: `validate.deny.conditions.any[0]`.
+    /// Its path in the rule: `validate.deny.conditions.any[0]`.
     pub path: String,
     /// What it is.
     pub kind: PartKind,
-    /// What it came to.
     pub ways: OutcomeCounts,
 }
 
@@ -52,7 +51,7 @@ pub struct WatchedRule<'p> {
 pub struct Selected {
     /// The rule; empty for a policy without rules.
     pub rule: String,
-    /// Where the filter stands in the rule or spec: `match.any[0]`.
+    /// The path of the filter in the rule or spec: `match.any[0]`.
     pub path: String,
     /// Whether it selects the request.
     pub selects: bool,
@@ -74,7 +73,8 @@ pub fn filters<'p>(block: &'p MatchResources, name: &str) -> Vec<(String, &'p Re
 }
 
 impl CompiledClassicPolicy {
-    /// Which filters of its rules select a request. Those of `exclude` are asked only where `match` selects it.
+    /// Returns the filters of its rules that select a request. Those of `exclude` are evaluated only if `match` selects
+    /// it.
     pub fn selected(&self, input: &Input<'_>) -> Vec<Selected> {
         let cell = input.request.cell();
         let own = self.policy().metadata.namespace.as_ref();

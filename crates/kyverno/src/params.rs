@@ -1,7 +1,7 @@
 //! The parameters of a `validate.cel` rule.
 //!
-//! Upstream counterpart: `pkg/admissionpolicy/utils.go` `CollectParams`. A parameter that is named and missing is an error
-//! whatever `parameterNotFoundAction` says; that field counts only where a selector finds nothing.
+//! Upstream counterpart: `pkg/admissionpolicy/utils.go` `CollectParams`. A parameter that is named and missing is an
+//! error regardless of `parameterNotFoundAction`; that field counts only if a selector finds nothing.
 
 use super::input::Input;
 use kyvtest_go_compat::value::{Document, Value};
@@ -39,7 +39,7 @@ impl Params {
     /// The parameters for a request.
     ///
     /// # Errors
-    /// Upstream's text.
+    /// Upstream's message.
     pub(super) fn collect<'w>(&self, input: &Input<'w>) -> Result<Vec<&'w Document>, String> {
         let (group, version) = parse_api_version(&self.kind.api_version);
         if version.contains('/') {

@@ -1,10 +1,10 @@
-//! What the client reads whose request is refused.
+//! The response to a client whose request Kyverno denies.
 //!
 //! Upstream counterpart: `pkg/webhooks/utils/block.go` (classic policies), `pkg/webhooks/policies/validation` (CEL policies),
 //! and the API server's `admission/plugin/webhook/errors`.
 //!
-//! Known deviation: of several webhooks that refuse, the API server tells the one that answers first; here it is the one that
-//! comes first.
+//! Known deviation: if several webhooks deny a request, the API server reports the one that responds first; here it is
+//! the first in order.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -19,18 +19,17 @@ use kyvtest_model::{
     verdict::{Effect, Status},
 };
 
-/// The answer of a policy, and through which webhook it came.
+/// The response of a rule or CEL policy, and the webhook that evaluated it.
 #[derive(Debug, Clone)]
-pub struct Answered {
+pub struct RuleReview {
     /// The webhook's name.
     pub webhook: String,
     /// The policy.
     pub id: PolicyId,
     /// The policy's name as messages have it.
     pub policy: String,
-    /// Whether it is a CEL policy, which says it in other words.
+    /// Whether it is a CEL policy, whose denial has another wording.
     pub is_cel_policy: bool,
-    /// The answer.
     pub response: RuleResponse,
     /// The objects that the rule generated.
     pub generated: Vec<Document>,
@@ -41,19 +40,18 @@ pub struct Answered {
 pub struct Refusal {
     /// The HTTP status.
     pub code: u16,
-    /// The text.
     pub message: String,
 }
 
 impl Refusal {
-    /// What becomes of a request with these answers; `None` where it is admitted.
-    pub fn of(request: &Request, answers: &[Answered]) -> Option<Self> {
-        let denies = |answered: &&Answered| answered.response.effect == Effect::Deny;
-        let first = answers.iter().find(denies)?;
-        let same: Vec<&Answered> = answers
+    /// The denial that these responses cause; `None` if the request is admitted.
+    pub fn of(request: &Request, responses: &[RuleReview]) -> Option<Self> {
+        let denies = |reviewed: &&RuleReview| reviewed.response.effect == Effect::Deny;
+        let first = responses.iter().find(denies)?;
+        let same: Vec<&RuleReview> = responses
             .iter()
             .filter(denies)
-            .filter(|answered| answered.webhook == first.webhook)
+            .filter(|reviewed| reviewed.webhook == first.webhook)
             .collect();
         let text = if first.is_cel_policy {
             cel_policies(&same)
@@ -81,27 +79,27 @@ impl Refusal {
     }
 }
 
-fn cel_policies(answers: &[&Answered]) -> String {
-    let texts: Vec<String> = answers
+fn cel_policies(responses: &[&RuleReview]) -> String {
+    let texts: Vec<String> = responses
         .iter()
-        .map(|answered| {
-            let word = if answered.response.status == Status::Fail {
+        .map(|reviewed| {
+            let word = if reviewed.response.status == Status::Fail {
                 "failed"
             } else {
                 "error"
             };
-            format!("Policy {} {word}: {}", answered.policy, answered.response.message)
+            format!("Policy {} {word}: {}", reviewed.policy, reviewed.response.message)
         })
         .collect();
     texts.join("; ")
 }
 
 /// A heading and a YAML document of policies, rules and messages.
-fn classic_policies(request: &Request, answers: &[&Answered]) -> String {
+fn classic_policies(request: &Request, responses: &[&RuleReview]) -> String {
     let mut policies: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
-    for answered in answers {
-        let rules = policies.entry(answered.policy.as_str()).or_default();
-        rules.insert(answered.response.rule.as_str(), answered.response.message.as_str());
+    for reviewed in responses {
+        let rules = policies.entry(reviewed.policy.as_str()).or_default();
+        rules.insert(reviewed.response.rule.as_str(), reviewed.response.message.as_str());
     }
     let mut document = String::new();
     let mut keys: Vec<&str> = policies.keys().copied().collect();

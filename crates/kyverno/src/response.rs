@@ -1,17 +1,15 @@
-//! What a rule answers.
+//! The response of a rule.
 
 use std::fmt;
 
 use kyvtest_model::verdict::{Effect, Part, Status, Trace, Verdict};
 
-/// The answer of one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleResponse {
-    /// The rule's name; that of a CEL policy is empty, or says where evaluation ended.
+    /// The rule's name; for a CEL policy, empty or the stage at which evaluation ended.
     pub rule: String,
     /// The status; `warn` is for reports to make of `fail`, see [`RuleResponse::verdict`].
     pub status: Status,
-    /// The text.
     pub message: String,
     /// What it does to the request.
     pub effect: Effect,
@@ -33,14 +31,14 @@ pub enum RegistryUse {
     /// It was decided without one.
     #[default]
     NotAsked,
-    /// A mock answered in its place.
+    /// A mock replaced the registry.
     Mocked,
-    /// Only a registry can decide it, and none was asked.
+    /// Only a registry can decide it, and none is available.
     Unanswered,
 }
 
 impl RuleResponse {
-    /// An answer that does nothing to the request.
+    /// A response that has no effect on the request.
     pub fn new(rule: &str, status: Status, message: impl Into<String>, trace: Trace) -> Self {
         Self {
             rule: rule.to_owned(),
@@ -60,8 +58,8 @@ impl RuleResponse {
         Self::new(rule, Status::Unsupported, message, Trace::of(Part::RuleType))
     }
 
-    /// The request is refused before Kyverno sees it: a match condition of the webhook cannot be evaluated.
-    pub fn refused_by_condition(rule: &str, error: &str) -> Self {
+    /// The API server denies the request before Kyverno sees it: a match condition of the webhook cannot be evaluated.
+    pub fn denied_by_condition(rule: &str, error: &str) -> Self {
         Self {
             effect: Effect::Deny,
             ..Self::new(rule, Status::Error, error, Trace::error(Part::WebhookCondition(0)))
@@ -73,7 +71,7 @@ impl RuleResponse {
         matches!(self.status, Status::Pass | Status::Fail)
     }
 
-    /// The answer as a report shows it: a violation of a policy that is not scored is a warning.
+    /// The response as a report shows it: a violation of a policy that is not scored is a warning.
     pub fn verdict(&self, scored: bool) -> Verdict {
         Verdict {
             status: match self.status {

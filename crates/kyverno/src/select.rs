@@ -3,11 +3,11 @@
 //! Upstream counterpart: `pkg/webhooks/resource/{validation,vpol}`, `pkg/engine/{engine,validation}.go` and
 //! `pkg/cel/policies/vpol/{engine,compiler}` (1.19), after the API server's webhook plugin.
 //!
-//! The order is written once, for runs and for proofs. What [`Facts`](kyvtest_model::kube::Facts) decide is a [`Selection`]:
-//! the webhook, the policy's own switches, and one [`Step`] for each rule with its effects and exceptions. What only
-//! expressions decide is left to an [`Oracle`], which [`Selection::decide`] leads through the stages: the engine evaluates them
-//! on one request, a proof turns them into answers or formulas about many. A set of requests is a boolean in a run and on a
-//! path of a proof, and a formula in a proof that unites its paths.
+//! The order is written once, for runs and for proofs. What [`Facts`](kyvtest_model::kube::Facts) decide is a
+//! [`Selection`]: the webhook, the policy's own switches, and one [`Step`] for each rule with its effects and
+//! exceptions. What only expressions decide is left to an [`Oracle`], which [`Selection::decide`] leads through the
+//! stages: the engine evaluates them on one request, a proof turns them into truth values or formulas about many. A set
+//! of requests is a boolean in a run and on a path of a proof, and a formula in a proof that unites its paths.
 
 use super::{exception::CompiledException, webhook::Webhook};
 use kyvtest_model::verdict::{Effect, Part, Status};
@@ -70,7 +70,7 @@ pub enum Selected<'p> {
     Invalid(&'p str),
 }
 
-/// A rule of a classic policy, or a CEL policy as written or generated, and what facts say about it.
+/// A rule of a classic policy, or a CEL policy as written or generated, with the part that facts decide.
 #[derive(Debug, Clone)]
 pub struct Step<'p> {
     /// Its index among the rules for the kind of the request, or among the policies that autogen makes.
@@ -155,7 +155,7 @@ impl<'p> Step<'p> {
     }
 }
 
-/// What facts say about a policy and the requests of a class.
+/// The steps of a policy that facts select for the requests of a class.
 #[derive(Debug, Clone)]
 pub struct Selection<'p, R> {
     /// The webhook whose match conditions the API server evaluates before it calls Kyverno.
@@ -184,7 +184,7 @@ pub trait Oracle<'p> {
     /// Returns what is in both sets.
     fn both(&mut self, a: Self::Requests, b: Self::Requests) -> Self::Requests;
 
-    /// Whether there is no request in a set.
+    /// Whether a set of requests is empty.
     fn is_empty(&self, requests: Self::Requests) -> bool;
 
     /// Evaluates the match conditions of the webhook; returns the requests that Kyverno is called for.

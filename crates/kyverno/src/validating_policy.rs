@@ -1,8 +1,8 @@
 //! ValidatingPolicy and NamespacedValidatingPolicy.
 //!
-//! Upstream counterpart: `pkg/cel/policies/vpol/{compiler,engine}` and `pkg/cel/compiler` (1.19). A policy with an expression
-//! that cannot be compiled is refused as a whole. Known deviation: upstream evaluates audit annotations in the order of a
-//! Go map, we in the order in which they are written.
+//! Upstream counterpart: `pkg/cel/policies/vpol/{compiler,engine}` and `pkg/cel/compiler` (1.19). A policy with an
+//! expression that cannot be compiled is rejected as a whole. Known deviation: upstream evaluates audit annotations in
+//! the order of a Go map, we in the order in which they are written.
 
 pub(crate) mod compile;
 pub(crate) mod evaluate;
@@ -30,7 +30,6 @@ use kyvtest_model::{
     verdict::{Effect, Part, Status, Trace},
 };
 
-/// A policy that is ready to be asked.
 #[derive(Debug)]
 pub struct CompiledValidatingPolicy {
     name: String,
@@ -96,12 +95,12 @@ impl Exception {
     }
 }
 
-/// What a policy answers.
+/// The result of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicyResult {
     /// It does not match, because of this part.
     NoMatch(Part),
-    /// It answers.
+    /// The policy is evaluated.
     Rule(RuleResponse),
 }
 
@@ -234,7 +233,7 @@ impl CompiledValidatingPolicy {
         self.with_effect(response)
     }
 
-    /// What a violation or an error does: it is refused, reported or warned about, as the policy's actions say.
+    /// The effect of a violation or error: deny, report or warn, by the policy's actions.
     pub fn effect(&self) -> Effect {
         let has = |action| self.actions.contains(&action);
         if has(ValidationAction::Deny) {

@@ -37,12 +37,12 @@ use kyvtest_model::{
     verdict::{Part, Status, Trace},
 };
 
-/// Why a registry does not answer.
+/// Why a registry lookup or verification failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegistryError {
     /// The network fails: the rule has an error.
     Network(String),
-    /// The answer is no: the rule fails.
+    /// The registry or verifier rejects the image: the rule fails.
     Refused(String),
 }
 
@@ -71,7 +71,7 @@ pub trait ImageRegistry {
     /// The digest of an image.
     ///
     /// # Errors
-    /// If the registry does not say.
+    /// If the registry returns no digest.
     fn digest(&self, image: &str) -> Result<String, RegistryError>;
 
     /// Verifies a signature and returns the digest.
@@ -141,7 +141,7 @@ impl Verified {
     }
 }
 
-/// Puts a text at a place that exists.
+/// Replaces the value at an existing path by a string.
 fn replace(value: &mut Data, pointer: &[String], text: &str) {
     let Some((first, rest)) = pointer.split_first() else {
         *value = text.into();
@@ -385,13 +385,13 @@ impl Evaluation<'_> {
         if let Some((status, message)) = unmet(rule.preconditions.as_ref(), &mut context) {
             return Ok(vec![(self.default_type, self.respond(status, message))]);
         }
-        let asked = RuleContext {
+        let rule_context = RuleContext {
             policy: &self.policy.key,
             rule: &rule.name,
             selection,
             exceptions: self.exceptions,
         };
-        let exempt = granted(&mut context, &cell, &mut self.input.facts(), asked);
+        let exempt = granted(&mut context, &cell, &mut self.input.facts(), rule_context);
         if !exempt.is_empty() {
             let keys: Vec<String> = exempt.iter().map(|exception| exception.key().to_owned()).collect();
             // Upstream puts nothing between the two.

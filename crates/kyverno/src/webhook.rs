@@ -4,9 +4,9 @@
 //! `admission/plugin/webhook`, which decides whether to call them. [`Registration`] is the only description of a webhook:
 //! evaluation, proofs, repairs and `convert --webhooks` all read it.
 //!
-//! A webhook that lists another version of the resource gets the object converted to it, unless the policy says
-//! `matchPolicy: Exact`. The API server evaluates match conditions itself: a false one keeps Kyverno out, an error denies the
-//! request or skips the call, as the policy's `failurePolicy` says.
+//! A webhook that lists another version of the resource gets the object converted to it, unless the policy has
+//! `matchPolicy: Exact`. The API server evaluates match conditions itself: a false one keeps Kyverno out, an error
+//! denies the request or skips the call, by the policy's `failurePolicy`.
 //!
 //! Known deviation: a kind that discovery does not know is matched by the
 //! kind selector of the policy, because no registration can name its resource.
@@ -125,7 +125,8 @@ impl RegisteredCondition {
         format!("!({}) || ({})", tests.join(" || "), self.expression)
     }
 
-    /// Evaluates the guard on a request class as it is delivered: the guard reads `object`, so it fails where there is none.
+    /// Evaluates the guard on a request class as it is delivered: the guard reads `object`, so it fails if there is no
+    /// object.
     pub fn guard(&self, cell: &RequestClass<'_>) -> Guard {
         if self.guard.is_empty() {
             return Guard::Applies;
@@ -150,7 +151,7 @@ pub enum Guard {
     Applies,
     /// The object is of another kind: the condition holds.
     Passes,
-    /// There is no new object: the whole is an error unless the condition holds.
+    /// Without a new object, the guarded condition is an error unless the condition holds.
     Error,
 }
 
@@ -356,7 +357,7 @@ impl Webhook {
     }
 }
 
-/// A selector that excludes something. Kyverno's API refuses invalid ones, so they never reach a webhook.
+/// A selector that excludes something. Kyverno's API rejects invalid ones, so they never reach a webhook.
 fn usable(selector: Option<&LabelSelector>) -> Option<&LabelSelector> {
     selector.filter(|selector| !selector.is_empty() && selector.error().is_none())
 }

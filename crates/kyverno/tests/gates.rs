@@ -4,5 +4,3 @@
 mod generate;
 #[path = "gates/mutate.rs"]
 mod mutate;
-#[path = "gates/support.rs"]
-mod support;

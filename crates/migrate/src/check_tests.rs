@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use kyvtest_cel::{
     profile::Profile,
-    query::{Query, QueryResult, answer},
+    query::{Query, QueryResult, run_query},
 };
 use kyvtest_go_compat::{
     diagnostic::{FileId, Sources},
@@ -150,7 +150,7 @@ impl Case {
         query.request = Some(&request);
         query.params = Some(&params);
         query.variables = Some(&variables);
-        match answer(&query) {
+        match run_query(&query) {
             QueryResult::Value { value, .. } => Ok(value == "true"),
             QueryResult::Failed { error, .. } => Err(error),
             QueryResult::Refused(error) => panic!("{expr}: {}", error.detail()),

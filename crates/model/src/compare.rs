@@ -92,9 +92,9 @@ pub fn compare_mutations(
     };
     let suspect = first_cause(class, kyverno.verdict, native.verdict, suspects);
     let what = match (class, kyverno.changed, native.changed) {
-        (DivergenceClass::Weaker, ..) => format!("Kyverno refuses the request: {}", kyverno.verdict.message),
+        (DivergenceClass::Weaker, ..) => format!("Kyverno denies the request: {}", kyverno.verdict.message),
         (DivergenceClass::Stricter, ..) => {
-            format!("the API server refuses the request: {}", native.verdict.message)
+            format!("the API server denies the request: {}", native.verdict.message)
         }
         (_, true, false) => "only Kyverno changes the object".to_owned(),
         (_, false, true) => "only the native policy changes the object".to_owned(),

@@ -12,8 +12,6 @@ mod mutation;
 mod parts;
 #[path = "gates/structured.rs"]
 mod structured;
-#[path = "gates/support.rs"]
-mod support;
 #[path = "gates/tables.rs"]
 mod tables;
 #[path = "gates/vectors.rs"]

@@ -127,7 +127,7 @@ impl Phases<'_> {
             object,
             changed,
         };
-        if let Some(answer) = mutated.answer(request) {
+        if let Some(answer) = mutated.response(request) {
             return side(answer, None);
         }
         let mut after = Request {
@@ -162,7 +162,7 @@ impl Phases<'_> {
         let mut mutated = mutating.review(request, self.environment, &complete);
         let mut changed = mutated.object != request.object;
         let mut review = Review {
-            answers: mutated.answers,
+            responses: mutated.responses,
             refusal: mutated.refusal,
             warnings: Vec::new(),
             silent: Vec::new(),
@@ -189,7 +189,7 @@ impl Phases<'_> {
                 object.clone_from(&after.object);
                 if let (None, Some(controller)) = (&review.refusal, controller) {
                     let mut validated = controller.review(&after, self.environment);
-                    review.answers.append(&mut validated.answers);
+                    review.responses.append(&mut validated.responses);
                     review.warnings.append(&mut validated.warnings);
                     review.silent.append(&mut validated.silent);
                     review.refusal = validated.refusal;

@@ -231,7 +231,7 @@ impl<'d> Engines<'d> {
 
     fn hidden_in_cluster(&self, found: &Replayed) -> Option<String> {
         match admitted(&found.scenario, &self.completion) {
-            Err(refused) => Some(format!("the API server refuses the request: {}", refused.message)),
+            Err(refused) => Some(format!("the API server denies the request: {}", refused.message)),
             Ok(seen) if self.class(&seen) == Some(found.class) => None,
             Ok(_) => Some("the difference vanishes when the API server completes the object".to_owned()),
         }

@@ -10,7 +10,7 @@ use kyvtest::{
         host::NoHost,
         print,
         profile::Profile,
-        query::{Query, answer},
+        query::{Query, run_query},
         syntax,
         types::Type,
         val::Val,
@@ -139,7 +139,7 @@ proptest! {
             prop_assert_eq!(reused, world.evaluate(&text, &mut Scratch::new()), "{}", text);
             let document = Document::from_json(&object).expect("the pod is JSON");
             let query = Query { object: Some(&document), ..Query::new(&text, profile) };
-            prop_assert_eq!(answer(&query), answer(&query), "{}", text);
+            prop_assert_eq!(run_query(&query), run_query(&query), "{}", text);
         }
     }
 

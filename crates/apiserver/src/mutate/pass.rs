@@ -1,13 +1,13 @@
 //! One pass of the mutating phase: selection, then all invocations on one object.
 
-use super::{Foreign, Mutated, MutationError, MutationRefusal, RefusedBy, Reinvocation, foreign, patch::Patcher};
+use super::{DeniedBy, Foreign, Mutated, MutationDenial, MutationError, Reinvocation, foreign, patch::Patcher};
 use crate::{
-    answer::PolicyVerdict,
     decide::authorize,
     input::{Documents, Input},
     mutating::CompiledMutatingPolicy,
     params,
     policy::{Binding, Failure},
+    response::PolicyVerdict,
     select::{Selector, Step, by_name},
 };
 use kyvtest_cel::{
@@ -99,8 +99,8 @@ impl<'s> Pass<'s> {
         }
         let errors: Vec<PolicyError> = errors.into_iter().filter(|error| !error.ignored).collect();
         if let Some(first) = errors.first() {
-            outcome.refusal = Some(MutationRefusal {
-                by: RefusedBy::Policy,
+            outcome.refusal = Some(MutationDenial {
+                by: DeniedBy::Policy,
                 code: 403,
                 reason: first.reason.to_owned(),
                 message: first.message.clone(),
@@ -149,8 +149,8 @@ impl<'s> Pass<'s> {
         input: &Input<'_>,
         invocations: &[Invocation<'_, '_>],
         run: &mut Run<'_>,
-    ) -> Result<Option<Document>, MutationRefusal> {
-        let authorize = |asked: &Attributes| authorize(asked, input);
+    ) -> Result<Option<Document>, MutationDenial> {
+        let authorize = |attributes: &Attributes| authorize(attributes, input);
         let host = Authorizing {
             host: self.environment.host,
             authorize: &authorize,
@@ -231,7 +231,7 @@ impl<'s> Pass<'s> {
         object: &Document,
         matched: &Resource,
         request: &Request,
-    ) -> Result<Document, MutationRefusal> {
+    ) -> Result<Document, MutationDenial> {
         let own = &*request.resource;
         let object = if matched.object_kind == own.object_kind || is_of(object.root(), &own.object_kind) {
             object.clone()
@@ -257,14 +257,14 @@ impl<'s> Pass<'s> {
                 given.object_kind = GroupVersionKind::from_api_version(version, &own.object_kind.kind);
                 Ok(convert(object.root(), &given, own))
             }
-            Foreign::Invalid(message) => Err(MutationRefusal {
-                by: RefusedBy::Later,
+            Foreign::Invalid(message) => Err(MutationDenial {
+                by: DeniedBy::Later,
                 code: 422,
                 reason: "Invalid".to_owned(),
                 causes: vec![message.clone()],
                 message,
             }),
-            Foreign::Inconvertible(error) => Err(MutationRefusal::server(&error)),
+            Foreign::Inconvertible(error) => Err(MutationDenial::server(&error)),
         }
     }
 }
@@ -276,7 +276,7 @@ fn run_mutations(
     version: &mut Version,
     patcher: &Patcher<'_>,
     run: &mut Run<'_>,
-) -> Result<(), MutationRefusal> {
+) -> Result<(), MutationDenial> {
     let policy = invocation.policy;
     let before = version.documents.object.clone();
     let failed_before = run.verdicts.len();
@@ -294,10 +294,10 @@ fn run_mutations(
             Err(MutationError::Evaluation(error)) => run.failed(invocation, &error, Part::Mutation(index)),
             Err(MutationError::Server(error)) => {
                 run.verdict_of_error(invocation, &error, Part::Mutation(index), Effect::Deny);
-                return Err(MutationRefusal::server(&error));
+                return Err(MutationDenial::server(&error));
             }
             Err(MutationError::Panic) => {
-                let refusal = MutationRefusal::panic();
+                let refusal = MutationDenial::panic();
                 run.verdict_of_error(invocation, &refusal.message, Part::Mutation(index), Effect::Deny);
                 return Err(refusal);
             }

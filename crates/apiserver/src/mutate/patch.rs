@@ -29,7 +29,7 @@ use kyvtest_patch::{
 pub(super) struct Patcher<'c> {
     cluster: &'c Cluster,
     host: &'c dyn Host,
-    /// The schemas of custom kinds, by version and kind; `None` if there is no definition.
+    /// The schemas of custom kinds, by version and kind; `None` if it has no definition.
     schemas: RefCell<Vec<(GroupVersionKind, Option<Rc<Schema>>)>>,
 }
 

@@ -8,7 +8,8 @@
 //! - `Object` and `JSONPatch` are known to variables and conditions as well, and `params` only if a parameter was found;
 //! - conditions find the variables, mutations do not (`no such key`);
 //! - lists are replaced, because types are deduced from the object; nothing is decoded or defaulted;
-//! - a mutation that fails ends its binding without an answer, and so does a condition that fails, unless errors are ignored.
+//! - a mutation that fails ends its binding without a result, and so does a condition that fails, unless errors are
+//!   ignored.
 
 use super::{Matcher, as_created, given_params, namespace, request_description};
 use crate::{
@@ -43,7 +44,7 @@ pub struct OfflineMutation {
     pub object: Option<Document>,
 }
 
-/// Runs a policy; `None` if it has no answer.
+/// Runs a policy; `None` if it has no result.
 pub(crate) fn mutate(
     policy: &CompiledMutatingPolicy,
     bindings: &[Binding],
@@ -63,9 +64,9 @@ pub(crate) fn mutate(
     };
     if bindings.peek().is_none() {
         let applies = policy.constraints.as_ref().is_none_or(|block| run.selects(block));
-        return applies.then(|| run.mutate(None)).and_then(Ran::answer);
+        return applies.then(|| run.mutate(None)).and_then(Ran::result);
     }
-    let mut answer = None;
+    let mut result = None;
     for binding in bindings {
         if !binding.match_resources.as_ref().is_none_or(|block| run.selects(block)) {
             continue;
@@ -74,25 +75,25 @@ pub(crate) fn mutate(
         let params = params.filter(|params| !params.root().is_null());
         match run.mutate(params.as_ref()) {
             Ran::Error => {}
-            ran => answer = ran.answer(),
+            ran => result = ran.result(),
         }
     }
-    answer
+    result
 }
 
 /// What came of one binding.
 enum Ran {
     /// A condition cannot be evaluated: the binding does not count.
     Error,
-    /// A mutation failed: there is no answer, also none of earlier bindings.
+    /// A mutation failed: the policy has no result, and those of earlier bindings are dropped.
     Nothing,
     Skipped(usize),
     Mutated(Document),
 }
 
 impl Ran {
-    fn answer(self) -> Option<OfflineMutation> {
-        let answer = |status, message: &str, part, object| OfflineMutation {
+    fn result(self) -> Option<OfflineMutation> {
+        let result = |status, message: &str, part, object| OfflineMutation {
             verdict: Verdict {
                 status,
                 effect: Effect::Admit,
@@ -103,13 +104,13 @@ impl Ran {
         };
         match self {
             Self::Error | Self::Nothing => None,
-            Self::Skipped(index) => Some(answer(
+            Self::Skipped(index) => Some(result(
                 Status::Skip,
                 "match conditions aren't met",
                 Part::Precondition(index),
                 None,
             )),
-            Self::Mutated(object) => Some(answer(
+            Self::Mutated(object) => Some(result(
                 Status::Pass,
                 "mutation is successfully applied",
                 Part::All,

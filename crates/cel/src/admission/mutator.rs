@@ -91,17 +91,20 @@ impl Mutator {
             (*kind, Expression::compile(text, &environment, returns, true))
         });
         let mutations = mutations.collect();
-        let named = [&parts.match_conditions, &parts.variables].into_iter().flatten();
-        let mut texts = named
-            .map(|(_, text)| *text)
-            .chain(parts.mutations.iter().map(|(_, text)| *text));
-        Self {
-            reads_request: texts.any(|text| text.contains("request")),
+        let mut mutator = Self {
             environment,
             match_conditions,
             mutations,
             binds_variables,
-        }
+            reads_request: false,
+        };
+        let mutations = mutator
+            .mutations
+            .iter()
+            .filter_map(|(_, expression)| expression.program());
+        let programs = mutator.programs().into_iter().map(|(_, program)| program);
+        mutator.reads_request = programs.chain(mutations).any(|program| program.reads("request"));
+        mutator
     }
 
     /// Reports whether an expression may read `request`.

@@ -34,16 +34,6 @@ pub struct Parts<'t> {
     pub audit_annotations: Vec<(&'t str, &'t str)>,
 }
 
-impl<'t> Parts<'t> {
-    /// All expressions.
-    fn texts(&self) -> impl Iterator<Item = &'t str> {
-        let named = [&self.match_conditions, &self.variables, &self.audit_annotations];
-        let named = named.into_iter().flatten().map(|(_, text)| *text);
-        let validations = self.validations.iter();
-        named.chain(validations.flat_map(|validation| [validation.expression, validation.message_expression]))
-    }
-}
-
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ValidationText<'t> {
     pub expression: &'t str,
@@ -149,17 +139,18 @@ impl Validator {
                 .map(|(name, text)| ((*name).to_owned(), compile(text, returns, true)))
                 .collect()
         };
-        Self {
+        let mut validator = Self {
             match_conditions: named(&parts.match_conditions, Returns::Bool),
             audit_annotations: named(&parts.audit_annotations, Returns::StringOrNull),
             validations,
             environment,
-            reads_request: parts.texts().any(|text| text.contains("request")),
-        }
+            reads_request: false,
+        };
+        validator.reads_request = validator.programs().iter().any(|(_, program)| program.reads("request"));
+        validator
     }
 
-    /// Reports whether an expression may read `request`: there is no other way to it, so the source text contains that
-    /// word.
+    /// Reports whether an expression may read `request`.
     pub fn reads_request(&self) -> bool {
         self.reads_request
     }

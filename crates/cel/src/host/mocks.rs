@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{Attributes, Decision, Gvr, Host, HostResult, HttpRequest};
+use super::{Attributes, Decision, Gvr, Host, HostError, HostResult, HttpRequest};
 use crate::{authorizer::AuthorizerRules, time::Timestamp};
 use kyvtest_go_compat::value::{Builder, Document, Value};
 
@@ -122,7 +122,7 @@ impl Host for Mocks {
         let objects = self.resources.get(&gvr);
         if objects.is_none() && !self.served.is_some_and(|served| served(&gvr)) {
             let dot = if gvr.group.is_empty() { "" } else { "." };
-            return Err(format!("{resource}{dot}{} resource not found", gvr.group));
+            return Err(format!("{resource}{dot}{} resource not found", gvr.group).into());
         }
         let mut list = Builder::new();
         list.begin_map();
@@ -138,15 +138,15 @@ impl Host for Mocks {
     }
 
     fn resource_post(&self, _: &str, _: &str, _: &str, _: Value<'_>) -> HostResult {
-        Err("internal error: not implemented".to_owned())
+        Err(HostError::Panic("not implemented".to_owned()))
     }
 
     fn policy_namespace(&self) -> &str {
         &self.namespace
     }
 
-    fn resource_of_kind(&self, _: &str, _: &str) -> Result<Gvr, String> {
-        Err("internal error: not implemented".to_owned())
+    fn resource_of_kind(&self, _: &str, _: &str) -> Result<Gvr, HostError> {
+        Err(HostError::Panic("not implemented".to_owned()))
     }
 
     fn global_context(&self, name: &str, projection: &str) -> HostResult {
@@ -164,9 +164,9 @@ impl Host for Mocks {
                     copy.value(value);
                     Ok(copy.finish())
                 }
-                None => Err(missing),
+                None => Err(missing.into()),
             },
-            _ => Err(format!("{missing}: stored value is not an object")),
+            _ => Err(format!("{missing}: stored value is not an object").into()),
         }
     }
 
@@ -174,7 +174,7 @@ impl Host for Mocks {
         let named = self.http.get(&format!("{}:{}", request.method, request.url));
         match named.or_else(|| self.http.get(request.url)) {
             Some(response) => Ok(response.clone()),
-            None => Err(format!("no mock for {} {}", request.method, request.url)),
+            None => Err(format!("no mock for {} {}", request.method, request.url).into()),
         }
     }
 
@@ -182,7 +182,7 @@ impl Host for Mocks {
         let metadata = self.images.get(reference);
         metadata
             .cloned()
-            .ok_or_else(|| format!("image data for {reference} not found in the context"))
+            .ok_or_else(|| format!("image data for {reference} not found in the context").into())
     }
 
     fn authorize(&self, attributes: &Attributes) -> Option<Decision> {

@@ -41,12 +41,12 @@ fn check(name: &str) {
             .iter()
             .map(|text| parse(&context, text.as_str().expect("text")))
             .collect();
-        let answer = notation(call(&context, function, &args));
+        let result = notation(call(&context, function, &args));
         let expected = row["out"].as_str().expect("text");
         total += 1;
-        if answer != expected {
+        if result != expected {
             wrong.push(format!(
-                "{function}({args:?})\n  expected {expected}\n  answered {answer}"
+                "{function}({args:?})\n  expected {expected}\n  returned {result}"
             ));
         }
     }

@@ -67,7 +67,7 @@ impl<'p> Parsed<'p> {
         }
     }
 
-    /// The first node that is asked for.
+    /// The first node for which `wanted` returns an id.
     fn find(&self, wanted: impl Fn(&Ast, &Expr) -> Option<ExprId>) -> Option<(&Ast, ExprId)> {
         let ast = self.ast.as_ref()?;
         let all = (0..ast.len() as u32).map(ExprId);
@@ -75,7 +75,8 @@ impl<'p> Parsed<'p> {
         found.min().map(|(_, id)| (ast, id))
     }
 
-    /// The place of a text that starts at a node, which is a name; the name alone where something else stands there.
+    /// The span of a source text that starts at a node, which is a name; the span of the name alone if the source
+    /// differs.
     fn place(&self, ast: &Ast, id: ExprId, text: &str) -> Span {
         let source = self.expression.text();
         let start = source

@@ -19,7 +19,7 @@ pub(super) struct Matched<'p> {
     pub(super) kind: &'p KindSelector,
     pub(super) filter: &'p ResourceDescription,
     pub(super) at: At<'p>,
-    /// What it stands for; `None` for all kinds.
+    /// The resource that it means; `None` for all kinds.
     pub(super) resource: Option<Arc<Resource>>,
     /// Whether the cluster serves it in other versions, too.
     has_versions: bool,
@@ -224,7 +224,7 @@ fn fits_nothing(selector: &LabelSelector) -> bool {
         .all(|requirement| negative(requirement.operator))
 }
 
-/// Patterns in a selector, which the API server refuses.
+/// Reports patterns in a selector, which the API server rejects.
 fn patterns(selector: &Spanned<LabelSelector>, at: &At<'_>, report: &mut Vec<Item>) {
     let wild = |text: &str| text.contains(['*', '?']);
     let found = selector.requirements().iter().find_map(|requirement| {

@@ -110,7 +110,7 @@ fn mutations(plan: &Plan<'_>, report: &mut Vec<Item>) {
                 "M14",
                 Action::Mapped,
                 &at,
-                "a field that the kind does not have makes the API server refuse the request",
+                "a field that the kind does not have makes the API server deny the request",
             );
             if parsed.has_text("/kind") || parsed.has_text("/apiVersion") {
                 let text = "the API server fills in what a patch removes here";
@@ -192,7 +192,7 @@ fn of_exception(plan: &Plan<'_>, exception: &CelPolicyException, at: &At<'_>, re
     }
 }
 
-/// Names of conditions that the API server refuses.
+/// Reports names of conditions that the API server rejects.
 fn names(plan: &Plan<'_>, report: &mut Vec<Item>) {
     let mut seen: Vec<&str> = Vec::new();
     let of_exceptions = plan.exceptions.iter().flat_map(|exception| {

@@ -1,4 +1,4 @@
-//! Hazards of what a violation means, and how it is told.
+//! Hazards in the effect of a violation and in its report.
 
 use super::{Direction, Hazard};
 

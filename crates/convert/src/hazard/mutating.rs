@@ -167,7 +167,7 @@ pub(super) const HAZARDS: &[Hazard] = &[
         name: "mutation-kyverno-cel",
         direction: Direction::NotInstallable,
         title: "CEL that only Kyverno has",
-        explanation: "the API server refuses functions and variables of Kyverno's, and `Object` or \
+        explanation: "the API server rejects functions and variables of Kyverno's, and `Object` or \
                       `JSONPatch` outside of mutations",
         advice: "write the expression without them",
     },
@@ -185,7 +185,7 @@ pub(super) const HAZARDS: &[Hazard] = &[
         name: "mutation-operations",
         direction: Direction::NotInstallable,
         title: "a native policy cannot list DELETE, or has no mutation",
-        explanation: "the API server refuses the operation DELETE in a mutating policy, and one without \
+        explanation: "the API server rejects the operation DELETE in a mutating policy, and one without \
                       mutations",
         advice: "list CREATE and UPDATE",
     },
@@ -203,7 +203,7 @@ pub(super) const HAZARDS: &[Hazard] = &[
         name: "mutation-condition-names",
         direction: Direction::NotInstallable,
         title: "names of conditions that are not qualified names",
-        explanation: "Kyverno accepts any text; the API server refuses it",
+        explanation: "Kyverno accepts any text; the API server rejects it",
         advice: "use letters, digits, `-`, `_` and `.`",
     },
     Hazard {

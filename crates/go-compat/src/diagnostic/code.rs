@@ -78,7 +78,7 @@ macro_rules! codes {
                 match self { $(Self::$name => Severity::$severity,)* }
             }
 
-            /// One line that says what the code means.
+            /// The meaning of the code in one line.
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$name => $title,)* }
             }

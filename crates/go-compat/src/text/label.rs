@@ -13,7 +13,7 @@ pub enum Wording {
 }
 
 impl Wording {
-    /// Messages about names say characters although they count bytes; those about label keys and values say bytes.
+    /// Messages about names use "characters" although they count bytes; those about label keys and values use "bytes".
     fn unit(self) -> &'static str {
         match self {
             Self::LabelKey => "bytes",

@@ -12,19 +12,17 @@ pub const DEPTH_LIMIT: usize = 1_000;
 
 /// Reads JSON text.
 pub fn read(text: &str) -> Result<Document, String> {
-    let mut reader = Reader {
-        bytes: text.as_bytes(),
-        text,
-        at: 0,
-        builder: Builder::new(),
-        open: Vec::new(),
-        number_error: None,
-    };
+    let mut reader = Reader::new(text);
     reader.document()?;
     match reader.number_error {
         Some(error) => Err(error),
         None => Ok(reader.builder.finish()),
     }
+}
+
+/// Checks the syntax as Go's `checkValid` does: numbers of any size are valid.
+pub fn check_syntax(text: &str) -> Result<(), String> {
+    Reader::new(text).document()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,7 +41,18 @@ struct Reader<'t> {
     number_error: Option<String>,
 }
 
-impl Reader<'_> {
+impl<'t> Reader<'t> {
+    fn new(text: &'t str) -> Self {
+        Self {
+            bytes: text.as_bytes(),
+            text,
+            at: 0,
+            builder: Builder::new(),
+            open: Vec::new(),
+            number_error: None,
+        }
+    }
+
     fn document(&mut self) -> Result<(), String> {
         loop {
             // A value begins here.

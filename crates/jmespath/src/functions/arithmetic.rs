@@ -57,13 +57,13 @@ fn as_quantity(number: f64) -> Result<Quantity, Error> {
 }
 
 fn plus(left: &Item<'_>, right: &Item<'_>, function: &str) -> Result<Data, Error> {
-    let answer = match (operand(left, function)?, operand(right, function)?) {
+    let result = match (operand(left, function)?, operand(right, function)?) {
         (Operand::Quantity(a), Operand::Quantity(b)) => Data::from(a.add(&b).to_string()),
         (Duration(a), Duration(b)) => Data::from(duration::format(a.wrapping_add(b))),
         (Scalar(a), Scalar(b)) => Data::from(a + b),
         _ => return failed(function, "Types mismatch"),
     };
-    Ok(answer)
+    Ok(result)
 }
 
 pub(super) fn add<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {

@@ -17,12 +17,12 @@ use kyvtest_go_compat::{
 };
 
 pub(super) fn base64_encode<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
-    call.answer(base64::encode(call.text(0)?.as_bytes()))
+    call.returns(base64::encode(call.text(0)?.as_bytes()))
 }
 
 pub(super) fn base64_decode<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     match base64::decode(call.text(0)?.as_bytes(), true) {
-        Ok(bytes) => call.answer(lossy(&bytes)),
+        Ok(bytes) => call.returns(lossy(&bytes)),
         Err(at) => refused(format!("illegal base64 data at input byte {at}")),
     }
 }
@@ -116,7 +116,7 @@ pub(super) fn random<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
         return refused("no source of random numbers for `random`");
     };
     match generate::text(&regex, random()) {
-        Ok(text) => call.answer(text),
+        Ok(text) => call.returns(text),
         Err(error) => refused(error),
     }
 }

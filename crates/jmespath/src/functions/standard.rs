@@ -275,7 +275,7 @@ pub(super) fn to_string<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     };
     call.interpreter.check_size(&value)?;
     match value.to_go_json() {
-        Ok(text) => call.answer(text),
+        Ok(text) => call.returns(text),
         Err(error) => refused(error),
     }
 }

@@ -115,7 +115,7 @@ pub(super) fn semver_compare<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let range = Range::parse(call.text(1)?);
     match (version, range) {
         (Ok(version), Ok(range)) => match range.contains(&version) {
-            Some(answer) => data(answer),
+            Some(result) => data(result),
             None => panic("runtime error: invalid memory address or nil pointer dereference"),
         },
         (Err(error), _) | (_, Err(error)) => refused(error),
@@ -195,7 +195,7 @@ fn regex_replaced<'e>(call: &Call<'_, 'e>, function: &str, literal: bool) -> Ite
     } else {
         regex.replace_all(&text, &replacement)
     };
-    call.answer(&*replaced)
+    call.returns(&*replaced)
 }
 
 pub(super) fn regex_replace_all<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {

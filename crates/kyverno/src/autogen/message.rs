@@ -16,8 +16,8 @@ pub(super) fn shift(message: &str, shift: &str, pivot: &str) -> String {
             None => continue,
         };
         if pivot == "anyPattern" {
-            // Upstream takes what stands behind the pivot even where there is no pivot. The index of the first reference
-            // goes for all of them.
+            // Upstream takes the part behind the pivot even if there is no pivot. The index of the first reference goes
+            // for all of them.
             let behind = reference.find(&pivot).map_or(pivot.len(), |at| at + pivot.len() + 1);
             let Some(rest) = reference.get(behind..) else {
                 continue;

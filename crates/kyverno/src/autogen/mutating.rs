@@ -124,7 +124,7 @@ static FIELDS: LazyLock<[Option<Regex>; 3]> = LazyLock::new(|| {
         .map(|field| Regex::new(&format!(r"\b(object|oldObject|Object)\.{field}")).ok())
 });
 
-/// An expression about a Pod as one about a controller. Braces are counted in texts, too.
+/// An expression about a Pod as one about a controller. Braces in strings are counted as well.
 fn convert(text: &str, config: Config) -> String {
     let template = config.template_path();
     let mut text = text.to_owned();

@@ -40,7 +40,7 @@ pub(super) fn generate(rule: &Rule, controllers: &str, v2beta1: bool) -> Vec<Rul
     generated
 }
 
-/// The known controllers of a list; where there is none, the list itself.
+/// The known controllers of a list; the list itself if it has none.
 fn plain_kinds(listed: Vec<&str>) -> Vec<&str> {
     if listed == ["all"] {
         return PLAIN.to_vec();
@@ -221,7 +221,7 @@ impl<'t> Builder<'t> {
         self.with(node, &[("resources", resources)])
     }
 
-    /// What the rule does: the section that changes, and what becomes of it. `None` if nothing can be made of the rule.
+    /// Rewrites the action of the rule; returns its section and the new tree. `None` if the rule cannot be converted.
     fn body(&mut self, rule: Node<'t>) -> Option<(&'static str, NodeId)> {
         if let Some(mutate) = field(rule, "mutate")
             && let Some(mutate) = self.mutate(mutate)
@@ -312,7 +312,7 @@ impl<'t> Builder<'t> {
         self.with(node, conditions.as_slice())
     }
 
-    /// Conditions in either form, without what is no part of a condition.
+    /// Conditions in either form, reduced to the fields of a condition.
     fn conditions(&mut self, node: Node<'t>) -> NodeId {
         if node.as_seq().is_some() {
             return self.condition_list(node);

@@ -14,7 +14,7 @@ use kyvtest_cel::{
 };
 use kyvtest_go_compat::value::{Data, Value};
 
-/// Puts values in place of variables: answers the value, or why it cannot.
+/// Replaces variables by their values; returns the resolved value or Kyverno's error.
 pub type Substitute<'s> = dyn FnMut(&Data) -> Result<Data, String> + 's;
 
 /// One condition.
@@ -26,7 +26,7 @@ pub struct Condition {
     pub operator: String,
     /// With what.
     pub value: Data,
-    /// What to say when it decides.
+    /// The message of the violation if this condition decides.
     pub message: String,
 }
 
@@ -53,7 +53,8 @@ pub struct ConditionResult {
     pub message: String,
 }
 
-/// A value as a policy's types keep it: a number that stands alone is a double, others are integers where they can be.
+/// Converts a value to the types of a policy: a scalar number becomes a double, numbers inside lists and maps stay
+/// integers if possible.
 pub fn policy_value(value: Value<'_>) -> Data {
     match value {
         Value::Int(value) => Data::Double(value as f64),
@@ -86,7 +87,7 @@ impl Condition {
     /// Whether it holds.
     ///
     /// # Errors
-    /// Where a variable has no value, or there is no such operator.
+    /// If a variable has no value or the operator is unknown.
     pub fn evaluate(&self, substitute: &mut Substitute<'_>) -> Result<bool, String> {
         let key = substitute(&self.key)
             .map_err(|error| format!("failed to substitute variables in condition key: {error}"))?;
@@ -184,7 +185,7 @@ impl Conditions {
         }
     }
 
-    /// Whether the conditions of an exception hold: `all` is asked first, and an empty `any` asks nothing.
+    /// Whether the conditions of an exception hold: `all` is evaluated first, and an empty `any` holds.
     ///
     /// # Errors
     /// As [`Condition::evaluate`].

@@ -1,4 +1,4 @@
-//! The JSON document that variables are looked up in, and what is put into it when a query first asks for it.
+//! The JSON document that variables are looked up in; context entries are added to it when a query first names them.
 //!
 //! Upstream counterpart: `pkg/engine/context/{context,evaluate,deferred,utils}.go`. The document is never changed in place:
 //! a checkpoint costs a counter. Deviation: the names of entries are taken as text, not as regular expressions.
@@ -32,13 +32,13 @@ const SIZE_LIMIT: usize = 2 * 1024 * 1024;
 /// How many levels of entries may load each other.
 const LOAD_DEPTH: usize = 32;
 
-/// Why a query has no answer; prints as upstream does.
+/// Why a query failed; its display is upstream's message.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QueryError {
-    /// There is no query.
+    /// The query is empty.
     #[error("invalid query (nil)")]
     Empty,
-    /// The query is no JMESPath.
+    /// The query is not valid JMESPath.
     #[error("incorrect query {query}: {error}")]
     Compile {
         /// The query.
@@ -61,25 +61,25 @@ impl QueryError {
     }
 }
 
-/// What the world outside says about context entries. Where an answer is `None`, there is no source: the entry is not loaded,
-/// and variables that need it have no value.
+/// The sources of context entries. If a method returns `None`, there is no source: the entry is not loaded, and
+/// variables that need it have no value.
 pub trait Outside {
     /// Values that the suite gives for the rule; they are added each time that entries are loaded.
     fn rule_values(&self) -> &[(String, Data)] {
         &[]
     }
 
-    /// Whether the suite has answers to API calls at all. If so, calls are made at once instead of on first use.
+    /// Whether the suite mocks API calls. If so, calls are made at once instead of on first use.
     fn has_api_calls(&self) -> bool {
         false
     }
 
-    /// The suite's answer to an API call: the status and the body.
+    /// The suite's mock response to an API call: status and body.
     fn api_call(&self, _method: &str, _url: &str) -> Option<(u16, Data)> {
         None
     }
 
-    /// What the cluster answers to a path of its API.
+    /// The cluster's response to a call of its own API.
     fn cluster_call(&self, _method: &str, _path: &str) -> Option<Result<Data, String>> {
         None
     }
@@ -100,7 +100,10 @@ pub trait Outside {
     }
 
     /// The namespace of the policy; empty for a cluster-wide one.
-    #[expect(clippy::unnecessary_literal_bound, reason = "others answer with a name of their own")]
+    #[expect(
+        clippy::unnecessary_literal_bound,
+        reason = "other sources return a name of their own"
+    )]
     fn policy_namespace(&self) -> &str {
         ""
     }
@@ -124,7 +127,7 @@ pub struct Context<'o> {
     checkpoints: Vec<Root<'o>>,
     operation: String,
     loaders: Vec<Loader>,
-    /// Which loaders may be asked while one of them is at work: those of its level and before it.
+    /// The loaders that a running loader may call: those of its level that were added before it.
     limit: Option<(usize, usize)>,
     loading: usize,
     size: usize,
@@ -167,7 +170,7 @@ impl<'o> Context<'o> {
         }
     }
 
-    /// Changes who answers for context entries, for the next rule of a policy.
+    /// Replaces the sources of context entries, for the next rule of a policy.
     pub fn set_outside(&mut self, outside: &'o dyn Outside) {
         self.outside = outside;
     }
@@ -182,7 +185,7 @@ impl<'o> Context<'o> {
         self.root.get()
     }
 
-    /// The answer of a JMESPath expression; entries that it names are loaded first.
+    /// Evaluates a JMESPath expression after loading the entries that it names.
     ///
     /// # Errors
     /// See [`QueryError`].
@@ -199,7 +202,7 @@ impl<'o> Context<'o> {
         self.search(&expression, self.root.get()).map_err(QueryError::Search)
     }
 
-    /// The answer of an expression for any value, with the clock of this context.
+    /// Evaluates an expression on any value, with the clock of this context.
     fn search(&self, expression: &Expression, value: &Data) -> Result<Data, jmespath::Error> {
         let host = self.outside.host();
         let random = || host.random().unwrap_or_default();
@@ -210,7 +213,7 @@ impl<'o> Context<'o> {
         expression.search(value, &context)
     }
 
-    /// The operation of the request: what was set, or what the document says.
+    /// The operation of the request: the one that was set, or the one in the document.
     pub fn operation(&self) -> &str {
         if !self.operation.is_empty() {
             return &self.operation;
@@ -298,7 +301,7 @@ impl<'o> Context<'o> {
 
     /// Sets `serviceAccountName` and `serviceAccountNamespace` from a user's name.
     pub fn add_service_account(&mut self, username: &str) {
-        // Upstream cuts off as many bytes as the prefix has, whatever they are.
+        // Upstream cuts off as many bytes as the prefix has without comparing them.
         let account = username.get("system:serviceaccount:".len()..).unwrap_or_default();
         let mut parts = account.split(':');
         let (namespace, name) = match (parts.next(), parts.next()) {
@@ -311,7 +314,7 @@ impl<'o> Context<'o> {
 
     /// Sets the element of a loop, by `element` and `elementIndex` and with the number of the loop behind them.
     pub fn add_element(&mut self, element: &Data, index: usize, nesting: usize) {
-        // The index is an integer, which is no number to JMESPath.
+        // The index is an integer, which JMESPath does not treat as a number.
         let index = Data::Int(index as i64);
         let entries = [
             (Arc::from("element"), element.clone()),

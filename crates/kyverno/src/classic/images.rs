@@ -24,7 +24,7 @@ pub(crate) fn pod_path(kind: &str) -> Option<&'static [&'static str]> {
 /// The images of a resource by kind of container and by name; null where it has none.
 ///
 /// # Errors
-/// An image that is none, or a container that is no map or has no name, in upstream's words.
+/// If an image is invalid, or a container is not a map or has no name, with upstream's message.
 pub fn images(resource: &Data) -> Result<Data, String> {
     let kind = resource.get("kind").and_then(Data::as_str).unwrap_or_default();
     let Some(path) = pod_path(kind) else {

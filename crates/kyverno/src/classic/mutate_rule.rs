@@ -72,14 +72,14 @@ impl<'d> RuleMutator<'d> {
     pub(crate) fn run(
         &mut self,
         rule: &MutateRule,
-        asked: RuleContext<'_>,
+        rule_context: RuleContext<'_>,
         outside: &'d dyn Outside,
         resource: &Document,
         targets: Option<&dyn Targets>,
     ) -> RuleOutcome {
         self.context.set_outside(outside);
         self.context.checkpoint();
-        let outcome = self.handle(rule, asked, resource, targets);
+        let outcome = self.handle(rule, rule_context, resource, targets);
         self.context.restore();
         let after = outcome.resource.as_ref().unwrap_or(resource);
         if !after.root().is_null() {
@@ -91,27 +91,32 @@ impl<'d> RuleMutator<'d> {
     fn handle(
         &mut self,
         rule: &MutateRule,
-        asked: RuleContext<'_>,
+        rule_context: RuleContext<'_>,
         resource: &Document,
         targets: Option<&dyn Targets>,
     ) -> RuleOutcome {
         let Prelude { entries, preconditions } = &rule.prelude;
-        let name = asked.rule;
+        let name = rule_context.rule;
         if let Err(error) = self.context.load_entries(entries) {
-            let said = (Status::Error, format!("failed to load context: {error}")).into();
-            return unchanged(name, said, Part::Precondition(0), &rule.mutation.properties);
+            let result = (Status::Error, format!("failed to load context: {error}")).into();
+            return unchanged(name, result, Part::Precondition(0), &rule.mutation.properties);
         }
-        if let Some(said) = unmet(preconditions.as_ref(), &mut self.context) {
-            return unchanged(name, said.into(), Part::Precondition(0), &rule.mutation.properties);
+        if let Some(result) = unmet(preconditions.as_ref(), &mut self.context) {
+            return unchanged(name, result.into(), Part::Precondition(0), &rule.mutation.properties);
         }
         let properties = self.properties(&rule.mutation);
         let request = self.input.request;
-        let lifted = granted(&mut self.context, &request.cell(), &mut self.input.facts(), asked);
+        let lifted = granted(
+            &mut self.context,
+            &request.cell(),
+            &mut self.input.facts(),
+            rule_context,
+        );
         if !lifted.is_empty() {
             return unchanged(name, lifted_by(&lifted), Part::Exception, &properties);
         }
         if let (true, Some(targets)) = (rule.has_targets(), targets) {
-            let namespace = asked.selection.policy_namespace;
+            let namespace = rule_context.selection.policy_namespace;
             let results = mutate_targets(&rule.mutation, &mut self.context, targets, namespace);
             let results = results.into_iter().map(|result| MutateResult {
                 response: RuleResponse {
@@ -163,14 +168,14 @@ impl<'d> RuleMutator<'d> {
     }
 }
 
-fn unchanged(rule: &str, said: RuleResult, part: Part, properties: &[(String, String)]) -> RuleOutcome {
-    let trace = if said.status == Status::Error {
+fn unchanged(rule: &str, result: RuleResult, part: Part, properties: &[(String, String)]) -> RuleOutcome {
+    let trace = if result.status == Status::Error {
         Trace::error(part)
     } else {
         Trace::of(part)
     };
-    let mut response = RuleResponse::new(rule, said.status, said.message, trace);
-    response.exceptions = said.exceptions;
+    let mut response = RuleResponse::new(rule, result.status, result.message, trace);
+    response.exceptions = result.exceptions;
     response.properties = properties.to_vec();
     RuleOutcome {
         results: vec![response.into()],

@@ -1,6 +1,6 @@
 //! The results of the parts of a classic rule, for observers: conditions, patterns of `anyPattern`, loops.
 //!
-//! Nothing is kept here. The parts are found by walking the rule, and each is asked for at the observer.
+//! Nothing is kept here: the rule is walked and the observer is queried for each part.
 
 use super::{
     condition::{Condition, Conditions},

@@ -112,7 +112,7 @@ impl PodSecurity {
         Ok(evaluation)
     }
 
-    /// What a rule says that is violated.
+    /// The message of a violated rule.
     pub fn message(&self, rule: &str, kind: &str, evaluation: &Evaluation) -> String {
         let parts: String = evaluation
             .violations

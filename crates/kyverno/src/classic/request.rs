@@ -1,7 +1,8 @@
 //! The request as variables of classic rules see it.
 //!
 //! Upstream counterpart: `NewPolicyContext` and `NewPolicyContextFromAdmissionRequest` in
-//! `pkg/engine/policycontext/policy_context.go`: the command line tells little of a request, a cluster all of it.
+//! `pkg/engine/policycontext/policy_context.go`: the command line has little data about a request, a cluster has all of
+//! it.
 
 use super::context::{Context, NoOutside};
 use crate::input::Input;
@@ -35,7 +36,7 @@ pub(crate) fn request_context(input: &Input<'_>) -> Data {
     context.data().clone()
 }
 
-/// Roles and user, as Go writes them: without roles there is no list of them.
+/// Roles and user as Go encodes them: an empty list of roles is omitted.
 fn user_info(request: &Request) -> Data {
     let roles = [("roles", &request.roles), ("clusterRoles", &request.cluster_roles)];
     let roles = roles.into_iter().filter_map(|(key, list)| {

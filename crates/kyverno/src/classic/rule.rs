@@ -13,7 +13,7 @@ use super::{
     observe::Parts,
     pod_security::{Exclusion, PodSecurity},
     validation::{Validation, conditions_of, entries_of},
-    validator::{Validator, ValidatorResult, unmet},
+    validator::{Unchecked, Validator, ValidatorResult, unmet},
     variables::substitute_preconditions,
 };
 use crate::{
@@ -46,7 +46,7 @@ impl Prelude {
         }
     }
 
-    /// What its parts came to.
+    /// Reports the results of its parts.
     pub(crate) fn parts(&self, parts: &mut Parts<'_>) {
         parts.conditions("preconditions", self.preconditions.as_ref());
     }
@@ -63,8 +63,8 @@ pub(crate) struct ClassicRule {
     name: String,
     message: String,
     check: Kind,
-    /// Whether a violation is let through that was there before the request.
-    forgives: bool,
+    /// Kyverno's `allowExistingViolations`: admit a violation that the old object has as well.
+    allow_existing_violations: bool,
     has_preconditions: bool,
 }
 
@@ -97,7 +97,8 @@ impl ClassicRule {
                 .map(|text| text.value.clone())
                 .unwrap_or_default(),
             check,
-            forgives: action == FailureAction::Enforce && validate.allow_existing_violations != Some(false),
+            allow_existing_violations: action == FailureAction::Enforce
+                && validate.allow_existing_violations != Some(false),
             has_preconditions: rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null()),
         })
     }
@@ -114,7 +115,7 @@ impl ClassicRule {
         }
     }
 
-    /// What its parts came to. Preconditions are asked before it.
+    /// Reports the results of its parts, without preconditions, which are evaluated before it.
     pub(crate) fn parts(&self, parts: &mut Parts<'_>) {
         if let Kind::Resource(validation) = &self.check {
             parts.check("validate", &validation.check);
@@ -122,7 +123,7 @@ impl ClassicRule {
     }
 }
 
-/// What a rule's check says, and by which exceptions it was lifted.
+/// The result of a rule and the exceptions that exempt the resource from it.
 #[derive(Debug)]
 pub(crate) struct RuleResult {
     pub status: Status,
@@ -140,7 +141,7 @@ impl From<ValidatorResult> for RuleResult {
     }
 }
 
-/// Which rule of which policy is asked.
+/// The rule that is evaluated, and its policy.
 #[derive(Clone, Copy)]
 pub(crate) struct RuleContext<'a> {
     /// The policy's key.
@@ -153,7 +154,7 @@ pub(crate) struct RuleContext<'a> {
     pub exceptions: &'a [CompiledException],
 }
 
-/// Who answers for the context of a rule.
+/// Returns the sources for the context entries of a rule.
 pub(crate) fn outside<'a>(
     input: &'a Input<'_>,
     policy: &str,
@@ -163,7 +164,7 @@ pub(crate) fn outside<'a>(
 ) -> Box<dyn Outside + 'a> {
     match input.values() {
         Some(values) => values.outside(policy, rule, namespace, host),
-        // Lookups are answered from the cluster's own objects.
+        // Without values from a suite, lookups use the cluster's own objects.
         None => Box::new(SuiteSources {
             host,
             values: Vec::new(),
@@ -212,9 +213,9 @@ pub(crate) fn start<'d>(input: &'d Input<'_>, policy: &str, outside: &'d dyn Out
 /// A rule at work.
 pub(crate) struct Driver<'d> {
     input: &'d Input<'d>,
-    asked: RuleContext<'d>,
+    rule_context: RuleContext<'d>,
     context: Context<'d>,
-    /// The object as it shall be, and as it is; null where there is none.
+    /// The new and the old object; null if absent.
     new: Data,
     old: Data,
     operation: Operation,
@@ -222,11 +223,11 @@ pub(crate) struct Driver<'d> {
 
 impl<'d> Driver<'d> {
     /// Sets up the context of a request.
-    pub(crate) fn new(input: &'d Input<'_>, asked: RuleContext<'d>, outside: &'d dyn Outside) -> Self {
-        let (context, new, old) = start(input, asked.policy, outside);
+    pub(crate) fn new(input: &'d Input<'_>, rule_context: RuleContext<'d>, outside: &'d dyn Outside) -> Self {
+        let (context, new, old) = start(input, rule_context.policy, outside);
         Self {
             input,
-            asked,
+            rule_context,
             context,
             new,
             old,
@@ -234,7 +235,7 @@ impl<'d> Driver<'d> {
         }
     }
 
-    /// Loads the context and asks the preconditions; answers where the rule ends there.
+    /// Loads the context and evaluates the preconditions. Returns a result if the rule ends there.
     pub(crate) fn prepare(&mut self, prelude: &Prelude) -> Option<RuleResult> {
         if let Err(error) = self.context.load_entries(&prelude.entries) {
             return Some((Status::Error, format!("failed to load context: {error}")).into());
@@ -247,7 +248,7 @@ impl<'d> Driver<'d> {
         granting(&mut self.context, matching)
     }
 
-    /// Checks the rule; `None` if there is nothing to say. `lifted` are the exceptions that hold.
+    /// Checks the rule; `None` if it produces no result. `lifted` are the exceptions that apply.
     pub(crate) fn check(&mut self, rule: &ClassicRule, lifted: &[&CompiledException]) -> Option<RuleResult> {
         match &rule.check {
             Kind::Resource(validation) => self.resource(rule, validation),
@@ -268,15 +269,15 @@ impl<'d> Driver<'d> {
                 if self.operation == Operation::Delete {
                     return None;
                 }
-                let said = self.pod_security(rule, security, lifted);
-                if said.status == Status::Fail
-                    && rule.forgives
+                let result = self.pod_security(rule, security, lifted);
+                if result.status == Status::Fail
+                    && rule.allow_existing_violations
                     && self.is_update()
                     && self.before_pod_security(rule, security)
                 {
-                    return Some(forgiven());
+                    return Some(existing_violation());
                 }
-                Some(said)
+                Some(result)
             }
         }
     }
@@ -287,22 +288,23 @@ impl<'d> Driver<'d> {
 
     fn resource(&mut self, rule: &ClassicRule, validation: &Validation) -> Option<RuleResult> {
         let mut substituted = None;
-        let now = self.validate(rule, validation, &mut substituted);
-        // What ends before the check ends before the look at the old object, too.
-        let checked = !matches!(&now, Some((Status::Skip | Status::Error, text)) if before_check(text));
-        if checked && rule.forgives && self.is_update() {
+        let now = match self.validate(rule, validation, &mut substituted) {
+            Ok(now) => now,
+            Err(Unchecked(result)) => return Some(result.into()),
+        };
+        if rule.allow_existing_violations && self.is_update() {
             if self.operation != Operation::Update {
                 return Some((Status::Skip, "failed to validate old object".to_owned()).into());
             }
             let before = self.with_old(|driver| {
                 driver
                     .matches_old(rule)
-                    .then(|| driver.validate(rule, validation, &mut substituted))
+                    .then(|| driver.validate(rule, validation, &mut substituted).ok().flatten())
                     .flatten()
             });
-            let fails = |answer: &Option<ValidatorResult>| matches!(answer, Some((Status::Fail, _)));
+            let fails = |result: &Option<ValidatorResult>| matches!(result, Some((Status::Fail, _)));
             if fails(&now) && fails(&before) {
-                return Some(forgiven());
+                return Some(existing_violation());
             }
         }
         now.map(RuleResult::from)
@@ -313,7 +315,7 @@ impl<'d> Driver<'d> {
         rule: &ClassicRule,
         validation: &Validation,
         substituted: &mut Option<Data>,
-    ) -> Option<ValidatorResult> {
+    ) -> Result<Option<ValidatorResult>, Unchecked> {
         let mut validator = Validator {
             rule: &rule.name,
             message: &rule.message,
@@ -370,15 +372,15 @@ impl<'d> Driver<'d> {
         creation
     }
 
-    /// Whether the rule would have been asked when the old object was created. One with preconditions never is: upstream
-    /// hands them over in a form that it then does not know.
+    /// Whether the rule would have matched the creation of the old object. One with preconditions never matches:
+    /// upstream passes them in a form that its own evaluation does not recognise.
     fn matches_old(&self, rule: &ClassicRule) -> bool {
         if rule.has_preconditions {
             return false;
         }
         let creation = self.creation();
         let mut facts = Concrete::new(&creation, self.input.namespace());
-        applies(self.asked.selection, &creation.cell(), &mut facts)
+        applies(self.rule_context.selection, &creation.cell(), &mut facts)
     }
 
     fn pod_security(
@@ -428,13 +430,13 @@ impl<'d> Driver<'d> {
         }
         let creation = self.creation();
         let namespace = self.input.namespace();
-        let asked = self.asked;
-        let said = self.with_old(|driver| {
+        let rule_context = self.rule_context;
+        let result = self.with_old(|driver| {
             let mut facts = Concrete::new(&creation, namespace);
-            let lifted = granted(&mut driver.context, &creation.cell(), &mut facts, asked);
+            let lifted = granted(&mut driver.context, &creation.cell(), &mut facts, rule_context);
             driver.pod_security(rule, security, &lifted)
         });
-        said.status == Status::Fail
+        result.status == Status::Fail
     }
 }
 
@@ -443,9 +445,14 @@ pub(crate) fn granted<'p>(
     context: &mut Context<'_>,
     cell: &kyvtest_model::kube::RequestClass<'_>,
     facts: &mut Concrete<'_>,
-    asked: RuleContext<'p>,
+    rule_context: RuleContext<'p>,
 ) -> Vec<&'p CompiledException> {
-    let matching = exception::matching(asked.exceptions, (asked.policy, asked.rule), cell, facts);
+    let matching = exception::matching(
+        rule_context.exceptions,
+        (rule_context.policy, rule_context.rule),
+        cell,
+        facts,
+    );
     granting(context, &matching)
 }
 
@@ -460,24 +467,12 @@ fn granting<'p>(context: &mut Context<'_>, matching: &[&'p CompiledException]) -
     matching.iter().filter(holds).copied().collect()
 }
 
-/// Whether an answer is one of those that come before the check.
-fn before_check(text: &str) -> bool {
-    [
-        "failed to load context",
-        "failed to evaluate preconditions",
-        "preconditions not met",
-        "variable substitution failed",
-    ]
-    .iter()
-    .any(|start| text.starts_with(start))
-}
-
-fn forgiven() -> RuleResult {
+fn existing_violation() -> RuleResult {
     let message = "skipping the rule evaluation as pre-existing violations are allowed";
     (Status::Skip, message.to_owned()).into()
 }
 
-/// The answer of a rule that exceptions lift.
+/// The result of a rule from which exceptions exempt the resource.
 pub(crate) fn lifted_by(exceptions: &[&CompiledException]) -> RuleResult {
     let keys: Vec<String> = exceptions.iter().map(|exception| exception.key().to_owned()).collect();
     RuleResult {

@@ -50,7 +50,7 @@ pub(super) struct Loop {
 const DEPTH: usize = 32;
 
 impl Validation {
-    /// Reads the check of a rule. Its context and preconditions stand beside it.
+    /// Reads the check of a rule. Its context and preconditions are read elsewhere.
     pub(super) fn of_rule(validate: &Validate, preconditions: Option<Conditions>) -> Self {
         let document = |part: &Option<Subtree>| part.as_ref().map_or_else(Document::null, Subtree::document);
         let parts = [

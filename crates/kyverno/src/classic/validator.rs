@@ -1,7 +1,8 @@
 //! The checks of a classic rule on one request: deny, patterns, loops.
 //!
-//! Upstream counterpart: `validator` in `pkg/engine/handlers/validation/validate_resource.go`, texts included. Deviations:
-//! a message that is no text, about which upstream panics, is an error of the rule; loops end at [`ELEMENTS`].
+//! Upstream counterpart: `validator` in `pkg/engine/handlers/validation/validate_resource.go`, texts included.
+//! Deviations: a message that is not a string, on which upstream panics, is an error of the rule; loops end at
+//! [`ELEMENTS`].
 
 use super::{
     condition::{Conditions, join},
@@ -18,15 +19,18 @@ use kyvtest_model::{kube::Operation, verdict::Status};
 /// How many elements all loops of a rule together may have.
 const ELEMENTS: usize = 100_000;
 
-/// The answer of a check: status and text.
+/// The result of a check: status and message.
 pub(crate) type ValidatorResult = (Status, String);
+
+/// The result of a rule that ended before its check: in its context, its preconditions or the substitution of variables.
+pub(super) struct Unchecked(pub(super) ValidatorResult);
 
 /// A rule's checks at work.
 pub(super) struct Validator<'v, 'o> {
     pub(super) rule: &'v str,
     pub(super) message: &'v str,
     pub(super) context: &'v mut Context<'o>,
-    /// The object as it shall be; null if there is none.
+    /// The new object; null if absent.
     pub(super) resource: &'v Data,
     pub(super) operation: Operation,
     /// The pattern of the rule once its variables have values: a second look keeps them.
@@ -35,40 +39,35 @@ pub(super) struct Validator<'v, 'o> {
 }
 
 impl Validator<'_, '_> {
-    /// Runs a check with what comes before it; `None` if there is nothing to say.
+    /// Runs a check with its context and preconditions; `None` if it produces no result.
     pub(super) fn validate(
         &mut self,
         validation: &Validation,
         element: Option<&Data>,
         nesting: usize,
-    ) -> Option<ValidatorResult> {
+    ) -> Result<Option<ValidatorResult>, Unchecked> {
         if let Err(error) = self.context.load_entries(&validation.entries) {
-            return Some((Status::Error, format!("failed to load context: {error}")));
+            let text = format!("failed to load context: {error}");
+            return Err(Unchecked((Status::Error, text)));
         }
-        if let Some(answer) = unmet(validation.preconditions.as_ref(), self.context) {
-            return Some(answer);
+        if let Some(result) = unmet(validation.preconditions.as_ref(), self.context) {
+            return Err(Unchecked(result));
         }
-        match &validation.check {
+        Ok(match &validation.check {
             Check::Deny(conditions) => Some(self.deny(conditions.as_ref())),
-            Check::Pattern(pattern) => {
-                let pattern = match self.substitute(pattern, nesting) {
-                    Ok(pattern) => pattern,
-                    Err(answer) => return Some(answer),
-                };
-                let target = self.target(element)?;
-                Some(self.pattern(target, &pattern))
+            Check::Pattern(written) => {
+                let pattern = self.substitute(written, nesting)?;
+                let target = self.target(element);
+                target.map(|target| self.pattern(target, &pattern))
             }
             Check::AnyPattern(written) => {
-                let patterns = match self.substitute(written, nesting) {
-                    Ok(patterns) => patterns,
-                    Err(answer) => return Some(answer),
-                };
-                let target = self.target(element)?;
-                Some(self.any_pattern(target, &patterns, written))
+                let patterns = self.substitute(written, nesting)?;
+                let target = self.target(element);
+                target.map(|target| self.any_pattern(target, &patterns, written))
             }
             Check::Foreach(loops) => self.foreach(loops, element, nesting),
             Check::Nothing => None,
-        }
+        })
     }
 
     /// What a pattern is about: the element of a loop, else the resource; nothing if that is deleted.
@@ -80,11 +79,11 @@ impl Validator<'_, '_> {
         }
     }
 
-    fn substitute(&mut self, pattern: &Data, nesting: usize) -> Result<Data, ValidatorResult> {
+    fn substitute(&mut self, pattern: &Data, nesting: usize) -> Result<Data, Unchecked> {
         let before = self.substituted.take().filter(|_| nesting == 0);
         let pattern = before.as_ref().unwrap_or(pattern);
         let made = substitute_all(pattern, self.context)
-            .map_err(|error| (Status::Error, format!("variable substitution failed: {error}")))?;
+            .map_err(|error| Unchecked((Status::Error, format!("variable substitution failed: {error}"))))?;
         if nesting == 0 {
             *self.substituted = Some(made.clone());
         }
@@ -129,7 +128,7 @@ impl Validator<'_, '_> {
         } else {
             Status::Fail
         };
-        self.say(status, |rule, message| pattern_message(rule, message, &error))
+        self.result_with(status, |rule, message| pattern_message(rule, message, &error))
     }
 
     fn any_pattern(&mut self, target: Data, patterns: &Data, written: &Data) -> ValidatorResult {
@@ -167,7 +166,7 @@ impl Validator<'_, '_> {
         }
         if !failed.is_empty() {
             let failed = failed.join(" ");
-            return self.say(Status::Fail, |rule, message| {
+            return self.result_with(Status::Fail, |rule, message| {
                 any_pattern_message(rule, message, &failed)
             });
         }
@@ -190,7 +189,7 @@ impl Validator<'_, '_> {
     }
 
     /// Puts the rule's message into a text.
-    fn say(&mut self, status: Status, text: impl FnOnce(&str, Message<'_>) -> String) -> ValidatorResult {
+    fn result_with(&mut self, status: Status, text: impl FnOnce(&str, Message<'_>) -> String) -> ValidatorResult {
         if self.message.is_empty() {
             return (status, text(self.rule, Message::None));
         }
@@ -198,7 +197,7 @@ impl Validator<'_, '_> {
             Ok(Data::String(message)) => (status, text(self.rule, Message::Text(&message))),
             Ok(other) => {
                 let found = other.go_type();
-                let text = format!("the message of rule {} is no text but of type {found}", self.rule);
+                let text = format!("the message of rule {} is not a string but of type {found}", self.rule);
                 (Status::Error, text)
             }
             Err(_) => (status, text(self.rule, Message::Unknown)),
@@ -214,7 +213,8 @@ impl Validator<'_, '_> {
                 Ok(single) => vec![single],
                 Err(error) => {
                     let error = error.to_string();
-                    // A field that is not there has no elements.
+                    // A missing field has no elements. Upstream decides by the message (`validateForEach` in
+                    // `validate_resource.go`, line 229), which may quote a policy's own words.
                     if !error.contains("Unknown key") {
                         failed = Some(error);
                     } else if let Some(observer) = self.context.observer() {
@@ -227,11 +227,11 @@ impl Validator<'_, '_> {
                 observer.note(entry, BranchOutcome::Empty);
             }
             self.context.checkpoint();
-            let answer = self.each(entry, &elements, element, nesting);
+            let result = self.each(entry, &elements, element, nesting);
             self.context.restore();
-            match answer {
+            match result {
                 Ok(any) => applied |= any,
-                Err(answer) => return Some(answer),
+                Err(result) => return Some(result),
             }
         }
         match failed {
@@ -241,7 +241,7 @@ impl Validator<'_, '_> {
         }
     }
 
-    /// Checks the elements of a list: whether any was, or the first answer that is not a pass.
+    /// Checks the elements of a list. Returns whether any was checked, or the first result that is not a pass.
     fn each(
         &mut self,
         entry: &Loop,
@@ -276,9 +276,10 @@ impl Validator<'_, '_> {
             } else {
                 outer
             };
-            let answer = self.validate(&entry.validation, scope, nesting + 1);
+            let result = self.validate(&entry.validation, scope, nesting + 1);
+            let result = result.unwrap_or_else(|Unchecked(result)| Some(result));
             if let Some(observer) = self.context.observer() {
-                let way = match &answer {
+                let way = match &result {
                     Some((Status::Pass, _)) => BranchOutcome::True,
                     Some((Status::Fail, _)) => BranchOutcome::False,
                     Some((Status::Error, _)) => BranchOutcome::Error,
@@ -286,9 +287,10 @@ impl Validator<'_, '_> {
                 };
                 observer.note(entry, way);
             }
-            match answer {
+            match result {
                 None | Some((Status::Skip, _)) => {}
                 Some((Status::Pass, _)) => applied = true,
+                // Upstream decides by the message (`validateElements`, line 286), also for nested loops.
                 Some((Status::Error, text)) if text.contains("failed to evaluate preconditions") => {}
                 Some((status, text)) => return Err((status, format!("validation failure: {text}"))),
             }
@@ -336,15 +338,15 @@ fn any_pattern_message(rule: &str, message: Message<'_>, failed: &str) -> String
     }
 }
 
-/// Whether a block of conditions holds, and what it says.
+/// Whether a block of conditions holds, and its message.
 pub(crate) fn evaluate(conditions: &Conditions, context: &mut Context<'_>) -> Result<(bool, String), String> {
     let observer = context.observer();
     let mut substitute = |data: &Data| substitute_preconditions(data, context).map_err(|error| error.to_string());
-    let answer = conditions.evaluate_observed(&mut substitute, observer)?;
-    Ok((answer.holds, answer.message))
+    let result = conditions.evaluate_observed(&mut substitute, observer)?;
+    Ok((result.holds, result.message))
 }
 
-/// What preconditions say that do not hold, or cannot be evaluated.
+/// The result of a rule whose preconditions do not hold or cannot be evaluated; `None` if they hold.
 pub(crate) fn unmet(conditions: Option<&Conditions>, context: &mut Context<'_>) -> Option<ValidatorResult> {
     match evaluate(conditions?, context) {
         Ok((true, _)) => None,

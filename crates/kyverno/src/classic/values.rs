@@ -1,4 +1,4 @@
-//! What a suite gives to classic rules beside the request: values of variables, and who answers for context entries.
+//! The data that a suite gives to classic rules beside the request: values of variables and sources of context entries.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use kyvtest_go_compat::value::Data;
 
 /// The values for one resource.
 pub trait Values: fmt::Debug {
-    /// The values of variables while a policy is asked, by their paths with dots.
+    /// The values of variables during the evaluation of a policy, by dotted path.
     fn variables(&self, policy: &str) -> Vec<(String, Data)>;
 
-    /// Who answers for the context entries of a rule.
+    /// The sources of a rule's context entries.
     fn outside<'a>(&'a self, policy: &str, rule: &str, namespace: &'a str, host: &'a dyn Host)
     -> Box<dyn Outside + 'a>;
 }

@@ -43,7 +43,7 @@ pub fn substitute_all(document: &Data, context: &mut Context<'_>) -> Result<Data
     Traversal::new(&mut action).value(&document, "", 0)
 }
 
-/// The same for a key or value of preconditions: a number that stands alone is a double.
+/// Like [`substitute_all`], for a key or value of preconditions: a scalar number is a double.
 ///
 /// # Errors
 /// The first reference or variable that has no value.
@@ -54,7 +54,7 @@ pub fn substitute_preconditions(document: &Data, context: &mut Context<'_>) -> R
     }
 }
 
-/// The same for a single text, such as a message; what it is made of may be of any type.
+/// Like [`substitute_all`], for a single string such as a message. The result may be of any type.
 ///
 /// # Errors
 /// The first reference or variable that has no value.

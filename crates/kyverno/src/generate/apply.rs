@@ -23,11 +23,11 @@ const PREFIX: &str = "generate.kyverno.io/";
 /// Why a rule does not generate its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GenerateError {
-    /// The text that Kyverno logs.
+    /// The message that Kyverno logs.
     Failed(String),
     /// An object that was to be updated vanished; Kyverno goes on as if the rule had nothing to generate.
     NotFound(String),
-    /// Upstream panics: there is no verdict.
+    /// Upstream panics, so there is no verdict.
     Panic(String),
 }
 
@@ -71,8 +71,8 @@ struct Pattern {
 }
 
 impl Generation<'_> {
-    /// Creates the objects of a rule, whatever [`Generation::check`] made of it, and returns the created ones as they are
-    /// stored. Updated objects are not among them.
+    /// Creates the objects of a rule, regardless of the result of [`Generation::check`], and returns the created ones
+    /// as they are stored. Updated objects are not among them.
     ///
     /// # Errors
     /// See [`GenerateError`]; objects that were created before the error stay.
@@ -173,7 +173,7 @@ impl Generation<'_> {
         Ok(failures)
     }
 
-    /// Generates what one pattern says, and adds the created objects to `created`.
+    /// Generates the objects of one pattern, and adds the created ones to `created`.
     fn generate(
         &mut self,
         rule: &GenerateRule,

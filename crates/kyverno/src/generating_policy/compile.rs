@@ -1,4 +1,4 @@
-//! From a policy and its exceptions to programs, or the errors for which Kyverno refuses the policy.
+//! Compiles a policy and its exceptions to programs, or returns the errors for which Kyverno rejects the policy.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use kyvtest_cel::{
 use kyvtest_go_compat::text::quote::quote;
 use kyvtest_model::policy::{CelPolicyException, GeneratingPolicy, GenerationEntry};
 
-/// Why a policy is refused. The text is Kyverno's.
+/// Why Kyverno rejects a policy, with Kyverno's message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileErrors {
     /// The errors, at least one, each with its field.
@@ -50,7 +50,7 @@ impl CompiledGeneratingPolicy {
     /// Compiles a policy with exceptions to it.
     ///
     /// # Errors
-    /// If an expression or a template cannot be compiled; Kyverno refuses such a policy.
+    /// If an expression or a template cannot be compiled; Kyverno rejects such a policy.
     pub fn compile<'e>(
         policy: &GeneratingPolicy,
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,

@@ -308,8 +308,8 @@ fn has_placeholders(node: Node<'_>) -> bool {
     }
 }
 
-/// The value of a node as the newer YAML library of the template engine resolves it: the words of YAML 1.1 for truth values
-/// are texts, and `0o17` is a number.
+/// The value of a node as the newer YAML library of the template engine resolves it: the YAML 1.1 words for booleans
+/// are strings, and `0o17` is a number.
 fn literal(node: Node<'_>) -> Data {
     match node.kind() {
         Kind::Map(entries) => {

@@ -11,7 +11,7 @@ use kyvtest_model::policy::{
     decode::{Decoder, Fields},
 };
 
-/// The ways to say who signed.
+/// The fields that name a signer.
 const IDENTITIES: [&str; 6] = ["attestor", "key", "kms", "secret", "certificate", "subject"];
 
 impl ImageMock {

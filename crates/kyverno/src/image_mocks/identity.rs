@@ -41,7 +41,7 @@ enum Accepts {
     Identity(Identity),
     /// Several identities of keyless signatures, one of which is enough.
     Keyless(Vec<Pattern>),
-    /// Any signature: there is no attestor.
+    /// Any signature, because the entry has no attestor.
     Anyone,
 }
 

@@ -1,4 +1,4 @@
-//! From a policy and its exceptions to programs, or the errors for which Kyverno refuses the policy.
+//! Compiles a policy and its exceptions to programs, or returns the errors for which Kyverno rejects the policy.
 
 use super::{
     Attestor, CompiledImagePolicy, DeclaredAttestation, RequestSlots, Slots, Validation, reference::References,
@@ -27,7 +27,7 @@ use kyvtest_model::{
     policy::{self, CelPolicyException, FailurePolicy, ImageValidatingPolicy, ImageValidatingPolicySpec, Mode},
 };
 
-/// What is wrong with a policy, at least one text, each with its field.
+/// The errors of a policy, at least one, each with its field.
 pub(super) type Errors = Vec<String>;
 
 /// The expressions that find images in well-known kinds, below the pod's spec.
@@ -82,7 +82,7 @@ impl CompiledImagePolicy {
     /// Compiles a policy for objects of a resource; `None` for payloads, whose images only the policy's own extractors find.
     ///
     /// # Errors
-    /// Kyverno's text, if an expression cannot be compiled.
+    /// Kyverno's message, if an expression cannot be compiled.
     pub fn compile<'e>(
         policy: &ImageValidatingPolicy,
         resource: Option<&GroupVersionResource>,
@@ -194,7 +194,7 @@ fn extractors(
     Ok(compiled)
 }
 
-/// The attestations with what the policy's source says of them.
+/// The attestations with their declarations in the policy's source.
 fn attestations(spec: &ImageValidatingPolicySpec) -> Vec<DeclaredAttestation> {
     let source = spec.source.document();
     let written = source.root().get("attestations").and_then(Value::as_list);

@@ -13,13 +13,13 @@ use kyvtest_model::{
 /// Which block a filter belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Block {
-    /// `match`: what a filter says about the user is dropped if nothing is known of the user.
+    /// `match`: the user part of a filter is dropped if the user is unknown.
     Match,
     /// `exclude`: it is not.
     Exclude,
 }
 
-/// Whether a filter of a rule matches. One that says nothing does not.
+/// Whether a filter of a rule matches. An empty one does not.
 pub(super) fn filter_applies<'p>(
     filter: &'p ResourceFilter,
     block: Block,
@@ -47,7 +47,7 @@ pub(super) fn filter_applies<'p>(
     check.resources(resources, true) && user.is_none_or(|user| check.user(user)) && check.held
 }
 
-/// Whether a filter says nothing, as PolicyExceptions read it: empty lists are like absent ones.
+/// Whether a filter is empty, as PolicyExceptions read it: empty lists are like absent ones.
 pub(super) fn empty_for_exception(filter: &ResourceFilter) -> bool {
     filter.resources.is_empty() && filter.user.is_empty()
 }
@@ -77,7 +77,7 @@ struct Check<'c, 'u, F, S> {
 }
 
 impl<'p, F: Facts<'p>, S: Sink<'p>> Check<'_, '_, F, S> {
-    /// Takes the result of one check; the answer is whether to go on.
+    /// Takes the result of one check; returns whether to go on.
     fn expect(&mut self, holds: bool, reason: impl FnOnce() -> Reason<'p>) -> bool {
         if holds {
             return true;
@@ -92,7 +92,7 @@ impl<'p, F: Facts<'p>, S: Sink<'p>> Check<'_, '_, F, S> {
             .any(|pattern| self.facts.ask(Atom::Text(text, Pattern::glob(pattern))))
     }
 
-    /// What the filter says about the resource, operations aside; the answer is whether to go on.
+    /// Checks the resource part of the filter without operations; returns whether to go on.
     fn resources(&mut self, wanted: &'p ResourceDescription, in_rule: bool) -> bool {
         let cell = self.cell;
         let kinds = &wanted.kinds;
@@ -138,7 +138,7 @@ impl<'p, F: Facts<'p>, S: Sink<'p>> Check<'_, '_, F, S> {
         match &wanted.namespace_selector {
             None => true,
             Some(_) if is_namespace => !in_rule || self.expect(false, || Reason::NamespaceObject),
-            // An object without a kind: upstream asks only where the rule lists all kinds.
+            // An object without a kind: upstream matches only a rule that lists all kinds.
             Some(_)
                 if cell.resource.object_kind.kind.is_empty()
                     && !(in_rule && kinds.iter().any(|selector| selector.text == "*")) =>
@@ -168,7 +168,7 @@ impl<'p, F: Facts<'p>, S: Sink<'p>> Check<'_, '_, F, S> {
         }
     }
 
-    /// What the filter says about the user; the answer is whether to go on.
+    /// Checks the user part of the filter; returns whether to go on.
     fn user(&mut self, wanted: &'p UserFilter) -> bool {
         let some = |list: &'p Option<Vec<policy::Text>>| list.as_deref().filter(|list| !list.is_empty());
         if let Some(roles) = some(&wanted.roles) {

@@ -9,7 +9,7 @@ use kyvtest_model::policy::{KindSelector, Spanned};
 pub enum Reason<'p> {
     /// No filter of `any` matches.
     NoFilter,
-    /// A filter says nothing.
+    /// The filter is empty.
     EmptyFilter,
     /// Another operation.
     Operation,
@@ -27,7 +27,7 @@ pub enum Reason<'p> {
     Selector,
     /// The selector is invalid.
     InvalidSelector(Cow<'p, str>),
-    /// A namespace selector says nothing about Namespaces.
+    /// A namespace selector does not apply to Namespaces.
     NamespaceObject,
     /// The labels of the namespace do not match.
     NamespaceSelector,
@@ -75,7 +75,7 @@ impl fmt::Display for Reason<'_> {
 
 /// Where reasons go, and whether to look for more of them.
 pub(super) trait Sink<'p> {
-    /// Takes a reason; the answer is [`Sink::wants_more`].
+    /// Takes a reason; returns [`Sink::wants_more`].
     fn note(&mut self, reason: Reason<'p>) -> bool;
 
     /// Whether further reasons are of interest: a verdict needs one, an explanation all.

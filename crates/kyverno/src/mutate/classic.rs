@@ -115,14 +115,14 @@ impl CompiledMutation {
             if rule.body.has_targets() && targets.is_none() {
                 continue;
             }
-            let asked = RuleContext {
+            let rule_context = RuleContext {
                 policy: &self.key,
                 rule: &rule.name,
                 selection,
                 exceptions,
             };
             let before = response.rules.len();
-            let results = mutator.run(&rule.body, asked, &**outside, &response.patched, targets);
+            let results = mutator.run(&rule.body, rule_context, &**outside, &response.patched, targets);
             response.rules.extend(results.results);
             if let Some(patched) = results.resource {
                 response.patched = patched;

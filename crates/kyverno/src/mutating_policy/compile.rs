@@ -1,4 +1,4 @@
-//! From a policy and its exceptions to programs, or the errors for which Kyverno refuses the policy.
+//! Compiles a policy and its exceptions to programs, or returns the errors for which Kyverno rejects the policy.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use kyvtest_cel::{
 use kyvtest_model::policy::{self, CelPolicyException, MutatingPolicy, MutatingPolicySpec};
 use kyvtest_patch::structured::Atomics;
 
-/// Why a policy is refused. The text is Kyverno's.
+/// Why Kyverno rejects a policy, with Kyverno's message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileErrors {
     /// The errors, at least one, each with its field.
@@ -50,7 +50,7 @@ impl CompiledMutatingPolicy {
     /// Compiles a policy and what is generated from it for pod controllers; the policy itself is the first.
     ///
     /// # Errors
-    /// If an expression cannot be compiled; Kyverno refuses such a policy.
+    /// If an expression cannot be compiled; Kyverno rejects such a policy.
     pub fn compile_all<'e>(
         policy: &MutatingPolicy,
         exceptions: impl IntoIterator<Item = &'e CelPolicyException> + Clone,
@@ -65,7 +65,7 @@ impl CompiledMutatingPolicy {
     /// Compiles a policy with those of the exceptions that name it.
     ///
     /// # Errors
-    /// If an expression cannot be compiled; Kyverno refuses such a policy.
+    /// If an expression cannot be compiled; Kyverno rejects such a policy.
     pub fn compile<'e>(
         policy: &MutatingPolicy,
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
@@ -163,7 +163,7 @@ fn target_expression(spec: &MutatingPolicySpec, env: &Env) -> Result<Option<Prog
         _ => false,
     };
     if !is_map {
-        return Err(refused(path(), expression, "output type must be a map").into());
+        return Err(rejected(path(), expression, "output type must be a map").into());
     }
     let program = plan(&checked, env);
     Ok(Some(
@@ -171,7 +171,7 @@ fn target_expression(spec: &MutatingPolicySpec, env: &Env) -> Result<Option<Prog
     ))
 }
 
-fn refused(path: String, expression: &policy::Expression, detail: &str) -> FieldError {
+fn rejected(path: String, expression: &policy::Expression, detail: &str) -> FieldError {
     FieldError {
         path,
         expression: expression.text().to_owned(),

@@ -11,7 +11,7 @@ use std::{
 
 use super::{case::Case, registry::Registry, resource::Resource};
 use kyvtest_cel::{
-    host::{Attestation, Attributes, Decision, Gvr, Host, HostResult, HttpRequest, Mocks},
+    host::{Attestation, Attributes, Decision, Gvr, Host, HostError, HostResult, HttpRequest, Mocks},
     observe::Observer,
     time::Timestamp,
 };
@@ -133,7 +133,7 @@ impl Host for CaseHost<'_> {
         }
     }
 
-    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, String> {
+    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, HostError> {
         if self.cluster.is_none() {
             return self.lookups().resource_of_kind(api_version, kind);
         }
@@ -146,7 +146,7 @@ impl Host for CaseHost<'_> {
                     resource: served.resource,
                 })
             }
-            None => Err(format!("no matches for kind {kind:?} in version {api_version:?}")),
+            None => Err(format!("no matches for kind {kind:?} in version {api_version:?}").into()),
         }
     }
 
@@ -164,7 +164,7 @@ impl Host for CaseHost<'_> {
             let (method, url) = (title(request.method), request.url);
             let host = url.split_once("://").map_or(url, |(_, rest)| rest);
             let host = host.split(['/', ':', '?']).next().unwrap_or_default();
-            format!("request failed: {method} {url:?}: failed to resolve {host}: lookup {host}: no network")
+            format!("request failed: {method} {url:?}: failed to resolve {host}: lookup {host}: no network").into()
         })
     }
 
@@ -281,13 +281,13 @@ impl FakeCluster {
         let Some((_, kind)) = self.lists.iter().find(|(known, _)| *known == gvr) else {
             let known = self.lists.iter();
             let known: Vec<String> = known.map(|(gvr, kind)| format!("{}:{kind}", printed(gvr))).collect();
-            return Err(format!(
-                "internal error: coding error: you must register resource to list kind for every resource you're going to \
+            return Err(HostError::Panic(format!(
+                "coding error: you must register resource to list kind for every resource you're going to \
                  LIST when creating the client.  See NewSimpleDynamicClientWithCustomListKinds or register the list into \
                  the scheme: {} out of map[{}]",
                 printed(&gvr),
                 known.join(" ")
-            ));
+            )));
         };
         let has_labels = |object: &Document| {
             let own = object.root().at(&["metadata", "labels"]).and_then(Value::as_map);
@@ -321,7 +321,7 @@ impl FakeCluster {
         let objects = self.objects.entry(gvr.clone()).or_default();
         if objects.contains_key(&place) {
             let dot = if gvr.group.is_empty() { "" } else { "." };
-            return Err(format!("{resource}{dot}{} {:?} already exists", gvr.group, place.1));
+            return Err(format!("{resource}{dot}{} {:?} already exists", gvr.group, place.1).into());
         }
         objects.insert(place, object.clone());
         Ok(object)

@@ -23,7 +23,7 @@ use crate::{
     generating_policy::CompiledGeneratingPolicy,
     input::Input,
     lens::Lens,
-    refusal::{Answered, Refusal},
+    refusal::{RuleReview, Refusal},
     response::RuleResponse,
     schedule,
     webhook::{Call, Webhook},
@@ -117,13 +117,13 @@ impl Beside {
         );
         let responses = passed.unwrap_or_else(|error| vec![failed(&resource, error)]);
         let mut undecided = Vec::new();
-        let before = review.answers.len();
+        let before = review.responses.len();
         for mut response in responses {
             response.mark_undecided(&mut undecided);
             self.add(response, review);
         }
         if review.refusal.is_none() {
-            review.refusal = Refusal::of(request, review.answers.get(before..).unwrap_or_default());
+            review.refusal = Refusal::of(request, review.responses.get(before..).unwrap_or_default());
         }
     }
 
@@ -140,7 +140,7 @@ impl Beside {
                 review.warnings.push(warning);
             }
             let webhook = self.webhook(&id, result.rule_type);
-            review.answers.push(Answered {
+            review.responses.push(RuleReview {
                 webhook,
                 id: id.clone(),
                 policy: response.policy.clone(),

@@ -1,4 +1,4 @@
-//! From a policy and its exceptions to programs, or the errors for which Kyverno refuses the policy.
+//! Compiles a policy and its exceptions to programs, or returns the errors for which Kyverno rejects the policy.
 
 use std::fmt;
 
@@ -32,7 +32,6 @@ pub struct FieldError {
     pub detail: String,
     /// The first thing that is wrong, in a line.
     pub reason: String,
-    /// Where that stands in the file.
     pub place: Span,
 }
 
@@ -76,7 +75,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Why a policy is refused. The text is Kyverno's.
+/// Why Kyverno rejects a policy, with Kyverno's message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileErrors {
     /// The errors, at least one.
@@ -141,7 +140,7 @@ pub(crate) fn compile(
     typed(path, expression, env, |result| output.accept(result))
 }
 
-/// Compiles an expression whose type a function accepts, or refuses with a text.
+/// Compiles an expression whose type a function accepts, or rejects with a message.
 pub(crate) fn typed(
     path: String,
     expression: &policy::Expression,
@@ -241,7 +240,7 @@ impl CompiledValidatingPolicy {
     /// Compiles a policy with those of the exceptions that name it.
     ///
     /// # Errors
-    /// Where an expression cannot be compiled; Kyverno refuses such a policy.
+    /// If an expression cannot be compiled; Kyverno rejects such a policy.
     pub fn compile<'e>(
         policy: &ValidatingPolicy,
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,

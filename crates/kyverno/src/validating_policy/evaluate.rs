@@ -21,7 +21,7 @@ use kyvtest_model::{
     verdict::{Part, Status, Trace},
 };
 
-/// The property that says which validation failed.
+/// The property with the index of the failed validation.
 const INDEX: &str = "cel.validationIndex";
 
 /// Answers for `object`, `oldObject`, `request` and `namespaceObject`.
@@ -41,9 +41,9 @@ pub(super) fn evaluate(
     ] {
         values[slot as usize] = Some(Val::from(value));
     }
-    let mut answer = None;
+    let mut result = None;
     let Ok(()) = Stages::CEL.decide((), |stage, ()| {
-        answer = match stage {
+        result = match stage {
             Stage::Exceptions => match lifted(policy, &values, &scratch, host) {
                 Ok(Granted::Full(exceptions)) => Some(excepted(&exceptions)),
                 Ok(Granted::Partly {
@@ -61,9 +61,9 @@ pub(super) fn evaluate(
             Stage::Check => Some(validate(policy, slots, std::mem::take(&mut values), &scratch, host)),
             Stage::Preconditions | Stage::InvalidSelector => None,
         };
-        Ok::<_, Infallible>(answer.is_none().then_some(()))
+        Ok::<_, Infallible>(result.is_none().then_some(()))
     });
-    answer.unwrap_or_else(|| RuleResponse::new("", Status::Skip, "skip", Trace::of(Part::Match)))
+    result.unwrap_or_else(|| RuleResponse::new("", Status::Skip, "skip", Trace::of(Part::Match)))
 }
 
 /// What the exceptions give.
@@ -83,7 +83,7 @@ fn lifted<'a>(
     run.exceptions(&policy.exceptions)
 }
 
-/// The answer of match conditions that do not hold.
+/// The response if match conditions do not hold.
 fn unmet<'a>(
     policy: &'a CompiledValidatingPolicy,
     values: &'a [Option<Val<'a>>],
@@ -174,7 +174,7 @@ fn not_loaded(part: Part, error: &str) -> RuleResponse {
     RuleResponse::new("evaluation", Status::Error, message, Trace::error(part))
 }
 
-/// The answer of a policy that exceptions lift.
+/// The response of a policy from which exceptions exempt the resource.
 pub(crate) fn excepted(exceptions: &[&Exception]) -> RuleResponse {
     let keys: Vec<String> = exceptions.iter().map(|exception| exception.key.clone()).collect();
     // The first of the highest priority decides; priorities below 1 do not count.

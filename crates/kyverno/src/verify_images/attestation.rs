@@ -47,7 +47,7 @@ fn text<'d>(data: &'d Data, key: &str) -> &'d str {
 }
 
 impl Evaluation<'_> {
-    /// Verifies the attestations of an entry. They fail whatever the reason is.
+    /// Verifies the attestations of an entry. Every error is a failure.
     pub(super) fn attestations(
         &self,
         entry: &Data,
@@ -183,7 +183,7 @@ fn check(
     Ok(())
 }
 
-/// Whether all blocks of conditions hold, and what the one that decides says.
+/// Whether all blocks of conditions hold, and the message of the deciding one.
 fn hold(conditions: &[Data], context: &mut Context<'_>) -> Result<(bool, String), String> {
     let written: Data = conditions.iter().cloned().collect();
     let blocks = substitute_all(&written, context)
@@ -205,7 +205,7 @@ fn has_validation(entry: &Data) -> bool {
     block.is_some_and(|block| !block.is_empty())
 }
 
-/// What `validate` of an entry says about the predicates.
+/// Evaluates `validate` of an entry on the predicates.
 fn validate(entry: &Data, context: &mut Context<'_>) -> Result<(), String> {
     let Some(block) = entry.get("validate") else {
         return Ok(());

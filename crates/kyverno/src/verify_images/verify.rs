@@ -136,7 +136,7 @@ impl Evaluation<'_> {
         matches!(status.as_deref(), Some("pass" | "skip"))
     }
 
-    /// Verifies one image, and returns its digest if the registry says it; `None` if the entry has nothing to verify.
+    /// Verifies one image and returns the digest from the registry, if any; `None` if the entry has nothing to verify.
     fn verify_image(
         &self,
         entry: &Data,

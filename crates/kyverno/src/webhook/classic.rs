@@ -157,7 +157,7 @@ fn word(is_ignore: bool) -> &'static str {
     if is_ignore { "ignore" } else { "fail" }
 }
 
-/// What the policy says of errors: its webhook's word, else its own.
+/// Whether the policy ignores errors: the field of its webhook configuration takes precedence over its own.
 fn ignores(policy: &ClassicPolicy) -> bool {
     let webhook = policy.spec.webhook.as_ref().and_then(|webhook| webhook.failure_policy);
     let word = webhook.or(policy.spec.failure_policy);

@@ -76,7 +76,7 @@ impl Registration {
         registration
     }
 
-    /// Why the API server refuses the configuration; Kyverno is then called for none of the policies.
+    /// Why the API server rejects the configuration; Kyverno is then called for none of the policies.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -172,8 +172,8 @@ pub fn configuration(policies: &[&ClassicPolicy], validating: &[&ValidatingPolic
 }
 
 impl Webhook {
-    /// Why the API server refuses the webhook (`pkg/apis/admissionregistration/validation` of Kubernetes): Kyverno checks
-    /// neither the timeout of a ValidatingPolicy nor what the prefixes of autogen make of names and counts.
+    /// Why the API server rejects the webhook (`pkg/apis/admissionregistration/validation` of Kubernetes): Kyverno
+    /// checks neither the timeout of a ValidatingPolicy nor the names and counts after autogen adds its prefixes.
     fn problem(&self) -> Option<String> {
         let name = &self.name;
         if let Some(seconds) = self.timeout_seconds.filter(|seconds| !TIMEOUTS.contains(seconds)) {
@@ -188,7 +188,7 @@ impl Webhook {
         if name.len() > LONGEST_NAME {
             return Some(format!("the webhook name `{name}` is longer than 253 characters"));
         }
-        // The guard is put around the text of the condition: a comment at its end takes the parenthesis away.
+        // The guard wraps the source of the condition: a comment at its end hides the closing parenthesis.
         let syntax = &Profile::kubernetes().syntax;
         let mut guarded = self.match_conditions.iter().filter(|condition| condition.is_guarded());
         if let Some(broken) = guarded.find(|condition| parse(&condition.registered(), syntax).is_err()) {

@@ -99,7 +99,7 @@ fn rules(constraints: Option<&MatchConstraints>) -> Vec<RuleWithOperations> {
     listed.map(|named| named.rule.clone()).collect()
 }
 
-/// The labels that a namespace must have: a policy for one namespace asks for its name.
+/// The labels that a namespace must have: a policy for one namespace requires its name.
 fn namespace_selector(policy: &ValidatingPolicy) -> Option<LabelSelector> {
     if let Some(namespace) = &policy.metadata.namespace {
         let expression = kube::Expression {

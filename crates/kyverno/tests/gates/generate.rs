@@ -8,7 +8,7 @@ use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::offline::{Case, run};
 use serde_json::{Map, Value, json};
 
-use crate::support::{fixture, jsonl, judge, shared};
+use kyvtest_gates::{Gate, fixture, jsonl, shared};
 
 const NOW: &str = "2026-11-16T12:00:00Z";
 
@@ -58,7 +58,7 @@ fn restricted(ours: &Value, expected: &Value) -> Value {
     }
 }
 
-/// The text up to what a network says.
+/// The message up to the part that depends on the network.
 fn without_network(text: &str) -> &str {
     let end = ["dial tcp", "lookup "].iter().filter_map(|word| text.find(word)).min();
     end.map_or(text, |end| &text[..end])
@@ -120,14 +120,10 @@ fn check(row: &Value, observed: &Value) -> Result<(), String> {
 }
 
 fn gate(name: &str, path: &Path) {
-    let results: Vec<(String, Result<(), String>)> = jsonl(path)
-        .iter()
-        .map(|row| {
-            let id = row["id"].as_str().unwrap_or_default().to_owned();
-            (id, check(row, &observe(row)))
-        })
-        .collect();
-    assert!(judge(name, &results), "the gate of {} is not met", path.display());
+    let rows: Vec<Value> = jsonl(path);
+    let id = |row: &Value| row["id"].as_str().unwrap_or_default().to_owned();
+    let gate = Gate { name, rows: rows.len() };
+    gate.run(&rows, id, |row| check(row, &observe(row)));
 }
 
 #[test]

@@ -8,14 +8,14 @@ use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::offline::{Case, run};
 use serde_json::{Value, json};
 
-use crate::support::{fixture, jsonl, judge, shared};
+use kyvtest_gates::{Gate, fixture, jsonl, shared};
 
 /// What a comparison looks at.
 #[derive(Clone, Copy, PartialEq)]
 enum Aspect {
     /// Names, statuses, objects, and whether the run ends.
     Result,
-    /// All texts besides.
+    /// Also compares all messages.
     Message,
 }
 
@@ -121,7 +121,7 @@ fn check(row: &Value, observed: &Value, aspect: Aspect) -> Result<(), String> {
 }
 
 fn gate(name: &str, path: &Path) {
-    let rows = jsonl(path);
+    let rows: Vec<Value> = jsonl(path);
     let observed: Vec<Value> = rows.iter().map(observe).collect();
     let results = |aspect: Aspect| -> Vec<(String, Result<(), String>)> {
         let rows = rows.iter().zip(&observed);
@@ -131,11 +131,10 @@ fn gate(name: &str, path: &Path) {
         })
         .collect()
     };
-    let met = [
-        judge(name, &results(Aspect::Result)),
-        judge(&format!("{name}-message"), &results(Aspect::Message)),
-    ];
-    assert!(met == [true; 2], "the gates of {} are not met", path.display());
+    let judge = |name: &str, aspect| Gate { name, rows: rows.len() }.judge(&results(aspect));
+    let mut problems = judge(name, Aspect::Result);
+    problems.extend(judge(&format!("{name}-message"), Aspect::Message));
+    assert!(problems.is_empty(), "{}:\n{}", path.display(), problems.join("\n"));
 }
 
 #[test]

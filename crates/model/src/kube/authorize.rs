@@ -236,8 +236,8 @@ mod tests {
                 groups: &groups,
                 ..access
             };
-            let answer = authorize(&bindings, &roles, &access);
-            (answer.allowed, answer.reason)
+            let decision = authorize(&bindings, &roles, &access);
+            (decision.allowed, decision.reason)
         };
         let because = "RBAC: allowed by ClusterRoleBinding \"b\" of ClusterRole \"r\" to Group \"dev\"".to_owned();
         let secret = |name| Access {

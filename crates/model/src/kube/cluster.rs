@@ -24,7 +24,7 @@ pub struct Cluster {
     pub mocks: Mocks,
 }
 
-/// The inputs of an evaluation besides the request: the parts of a cluster, each of which a caller may replace.
+/// The inputs of an evaluation in addition to the request: the parts of a cluster, each of which a caller may replace.
 #[derive(Clone, Copy)]
 pub struct Environment<'e> {
     /// Namespaces, RBAC objects, parameters.

@@ -75,7 +75,7 @@ pub enum Atom<'p> {
     Text(Text, Pattern<'p>),
     /// Is there a key?
     Has(Pairs, &'p str),
-    /// Does the value of a key match this pattern? Asked only after [`Atom::Has`] was answered with yes.
+    /// Does the value of a key match this pattern? Valid only if [`Atom::Has`] holds.
     Value(Pairs, &'p str, Pattern<'p>),
     /// Is there an entry whose key and value match these patterns?
     AnyPair(Pairs, Pattern<'p>, Pattern<'p>),

@@ -141,7 +141,7 @@ fn origin(node: Node<'_>, file: FileId) -> Origin {
     }
 }
 
-/// Defines constructors of native objects besides `decode`.
+/// Defines constructors of native objects in addition to `decode`.
 macro_rules! readable {
     ($($object:ty),*) => {
         $(impl $object {

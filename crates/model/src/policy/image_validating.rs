@@ -31,7 +31,7 @@ pub struct ImageValidatingPolicySpec {
     pub match_conditions: Vec<MatchCondition>,
     /// The verified images; empty means all.
     pub match_image_references: Vec<ImageReference>,
-    /// Paths of images besides the well-known ones.
+    /// Paths of images in addition to the well-known ones.
     pub images: Vec<Variable>,
     pub variables: Vec<Variable>,
     pub attestors: Vec<Attestor>,
@@ -68,7 +68,7 @@ pub struct Attestor {
     pub expressions: Vec<(&'static str, Expression)>,
 }
 
-/// Requirements for images besides the validations.
+/// Requirements for images in addition to the validations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageConfiguration {
     /// Whether tags are replaced by digests.

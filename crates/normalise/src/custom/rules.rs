@@ -178,6 +178,8 @@ fn with_value(reason: Reason, value: Value<'_>, detail: String) -> String {
     }
 }
 
+/// The detail of a rule that cannot be evaluated. Upstream decides by the message (`validateExpressions` in
+/// `pkg/apiserver/schema/cel/validation.go` of apiextensions-apiserver).
 fn runtime_error(error: &str, rule: &str) -> String {
     if error.starts_with("no such overload") {
         let what = "call arguments did not match a supported operator, function or macro signature";

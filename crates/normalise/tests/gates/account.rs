@@ -5,7 +5,7 @@ use std::path::Path;
 use kyvtest_go_compat::value::Document;
 use kyvtest_normalise::{Cluster, Plugin};
 
-use crate::{create, support};
+use crate::create;
 
 /// The accounts of the recorded cluster.
 const ACCOUNTS: &[&str] = &[
@@ -28,7 +28,7 @@ pub(crate) fn gate(name: &str, path: &Path) {
         complete: true,
         ..Cluster::default()
     };
-    let rows: Vec<create::Row> = support::rows(path);
+    let rows: Vec<create::Row> = kyvtest_gates::jsonl(path);
     let mut disagreements = Vec::new();
     for row in &rows {
         let (result, causes) = create::check(row, &cluster);
@@ -36,5 +36,5 @@ pub(crate) fn gate(name: &str, path: &Path) {
             disagreements.push(format!("{}: {difference}", row.id));
         }
     }
-    support::report(name, rows.len(), &disagreements, rows.len());
+    kyvtest_gates::at_least(name, rows.len(), &disagreements, rows.len());
 }

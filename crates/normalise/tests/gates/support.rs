@@ -1,15 +1,8 @@
-//! Finds the reference data, counts rows and compares objects.
-
-#![expect(clippy::print_stdout, reason = "a gate prints its counts and its disagreements")]
-
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+//! Recorded rejections, and the comparison of objects.
 
 use kyvtest_go_compat::value::Document;
 use kyvtest_normalise::Refused;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Reason and field of a validation error.
@@ -28,51 +21,6 @@ pub(crate) struct Rejected {
     pub(crate) message: String,
     #[serde(default)]
     pub(crate) causes: Vec<Cause>,
-}
-
-/// A file of the shared reference data, or `None` if there is none.
-#[allow(dead_code, reason = "the fixtures need no shared data")]
-pub(crate) fn shared(path: &str) -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let base = std::env::var_os("KYVTEST_SHARED").map_or_else(|| root.join("../shared"), PathBuf::from);
-    let base = if base.is_absolute() { base } else { root.join(base) };
-    let full = base.join(path);
-    if full.exists() {
-        return Some(full);
-    }
-    let required = std::env::var_os("KYVTEST_REQUIRE_SHARED").is_some_and(|value| value == "1");
-    assert!(
-        !required,
-        "KYVTEST_REQUIRE_SHARED=1, but there is no {}",
-        full.display()
-    );
-    println!("skipped: no shared data ({path})");
-    None
-}
-
-/// The rows of a JSON-lines file.
-pub(crate) fn rows<R: DeserializeOwned>(path: &Path) -> Vec<R> {
-    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
-    text.lines()
-        .enumerate()
-        .filter(|(_, line)| !line.is_empty())
-        .map(|(i, line)| {
-            serde_json::from_str(line).unwrap_or_else(|error| panic!("{}:{}: {error}", path.display(), i + 1))
-        })
-        .collect()
-}
-
-/// Prints the figures of a gate and fails below `least`.
-pub(crate) fn report(name: &str, total: usize, disagreements: &[String], least: usize) {
-    let agree = total - disagreements.len();
-    for line in disagreements {
-        println!("  {line}");
-    }
-    println!("gate {name}: {agree}/{total}");
-    assert!(
-        agree >= least,
-        "gate {name}: {agree} of {total} agree, {least} are required"
-    );
 }
 
 /// An object without the values that a server makes up.

@@ -158,14 +158,19 @@ fn check(row: &Row, cluster: &Cluster, see: See) -> Result<(), String> {
 }
 
 fn gate(name: &str, file: &str, definitions: Vec<Document>, see: See, least: usize) {
-    let Some(path) = support::shared(file) else { return };
+    let Some(path) = kyvtest_gates::shared(file) else {
+        return;
+    };
     let cluster = Cluster {
         plugins: create::plugins(),
         complete: true,
         definitions: definitions.into_iter().map(Arc::new).collect(),
         ..Cluster::default()
     };
-    let rows: Vec<Row> = support::rows::<Row>(&path).into_iter().filter(is_compared).collect();
+    let rows: Vec<Row> = kyvtest_gates::jsonl::<Row>(&path)
+        .into_iter()
+        .filter(is_compared)
+        .collect();
     let disagreements: Vec<String> = rows
         .iter()
         .filter_map(|row| {
@@ -174,7 +179,7 @@ fn gate(name: &str, file: &str, definitions: Vec<Document>, see: See, least: usi
                 .map(|difference| format!("{}: {difference}", row.id))
         })
         .collect();
-    support::report(name, rows.len(), &disagreements, least);
+    kyvtest_gates::at_least(name, rows.len(), &disagreements, least);
 }
 
 #[test]
@@ -201,10 +206,10 @@ fn live_policies_see_these_objects() {
 
 #[test]
 fn mutating_policies_see_these_objects() {
-    let Some(path) = support::shared("golden/map/crds.jsonl") else {
+    let Some(path) = kyvtest_gates::shared("golden/map/crds.jsonl") else {
         return;
     };
-    let definitions: Vec<Value> = support::rows(&path);
+    let definitions: Vec<Value> = kyvtest_gates::jsonl(&path);
     let definitions = definitions
         .iter()
         .map(|value| Document::from_json(&value.to_string()).expect("a definition"))

@@ -19,9 +19,7 @@ pub(super) fn read(text: &str, version: Version) -> Result<Patch, Error> {
         Version::V4 => Error::Decode(message),
         Version::V5 => Error::Decode(format!("failed to decode patches: {message}")),
     };
-    if let Err(error) = go_json::read(text)
-        && !error.starts_with("json: cannot unmarshal number")
-    {
+    if let Err(error) = go_json::check_syntax(text) {
         return Err(failed(match version {
             Version::V4 => error,
             Version::V5 => "invalid state detected".to_owned(),

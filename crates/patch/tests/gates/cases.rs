@@ -6,10 +6,10 @@ use kyvtest_patch::{
     structured::{self, Atomics, Schema},
 };
 
-use crate::support::{fixture, read};
+use kyvtest_gates::{fixture, read};
 
 fn yaml(name: &str) -> Document {
-    Document::from_yaml(&read(&fixture(name))).expect("valid YAML")
+    Document::from_yaml(&read(&fixture(&format!("patch/{name}")))).expect("valid YAML")
 }
 
 fn sorted(value: Value<'_>) -> String {

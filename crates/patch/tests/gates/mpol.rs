@@ -2,15 +2,12 @@
 //!
 //! Kyverno converts with the schemas of Kubernetes 1.32, these functions with those of 1.36.
 
+use kyvtest_gates::{Minimum, jsonl, shared};
 use kyvtest_go_compat::value::Document;
 use kyvtest_patch::structured::Atomics;
 use serde_json::Value;
 
-use crate::{
-    literal,
-    mutation::Case,
-    support::{Gate, jsonl, shared},
-};
+use crate::{literal, mutation::Case};
 
 /// Whether a row has one policy with one mutation of a type that applies without conditions.
 fn is_plain(row: &Value, patch_type: &str) -> bool {
@@ -73,12 +70,12 @@ fn mutating_policies() {
         "error applying patch: ",
     );
     let json = cases(&rows, "JSONPatch", "jsonPatch", "JSON Patch: ");
-    let gate = Gate {
+    let gate = Minimum {
         name: "patch-mpol-apply",
         agree: 136,
     };
     gate.run(&apply, |case| &case.id, |case| case.apply(&[]));
-    let gate = Gate {
+    let gate = Minimum {
         name: "patch-mpol-json4",
         agree: 62,
     };

@@ -8,7 +8,7 @@ use kyvtest_patch::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::support::{Gate, fixture, jsonl, shared};
+use kyvtest_gates::{Minimum, fixture, jsonl, shared};
 
 #[derive(Deserialize)]
 struct Row {
@@ -103,7 +103,7 @@ fn check(row: &Row) -> Result<(), String> {
 }
 
 fn run(rows: &[Row], name: &str, agree: usize) {
-    Gate { name, agree }.run(rows, |row| &row.id, check);
+    Minimum { name, agree }.run(rows, |row| &row.id, check);
 }
 
 #[test]
@@ -123,5 +123,5 @@ fn other_parts() {
 
 #[test]
 fn own_parts() {
-    run(&jsonl(&fixture("parts.jsonl")), "patch-parts-own", 797);
+    run(&jsonl(&fixture("patch/parts.jsonl")), "patch-parts-own", 797);
 }

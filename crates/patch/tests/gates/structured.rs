@@ -7,7 +7,7 @@ use kyvtest_patch::structured::{self, Atomics, Schema};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::support::{Gate, jsonl};
+use kyvtest_gates::{Minimum, jsonl};
 
 #[derive(Deserialize)]
 struct Row {
@@ -85,7 +85,7 @@ fn has_same_problems(ours: &str, expected: &str) -> bool {
 fn other_structured() {
     if let Some(path) = std::env::var_os("KYVTEST_STRUCTURED_ROWS") {
         let rows: Vec<Row> = jsonl(path.as_ref());
-        let gate = Gate {
+        let gate = Minimum {
             name: "patch-structured-other",
             agree: 0,
         };

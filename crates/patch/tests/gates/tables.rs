@@ -8,7 +8,7 @@ use std::{
     fs,
 };
 
-use crate::support::{read, root, shared};
+use kyvtest_gates::{read, root, shared};
 
 /// Compares a generated table with the committed one, or writes it.
 fn compare(path: &str, committed: &str, generated: &str) {

@@ -3,15 +3,12 @@
 //! The API server decodes and defaults the object after a mutation. That is not done here: fields that only the server's
 //! result has do not count, and rows whose fields decoding changes disagree.
 
+use kyvtest_gates::{Minimum, jsonl, shared};
 use kyvtest_go_compat::value::Document;
 use kyvtest_patch::structured::Atomics;
 use serde_json::Value;
 
-use crate::{
-    literal,
-    mutation::Case,
-    support::{Gate, jsonl, shared},
-};
+use crate::{literal, mutation::Case};
 
 /// Whether a row has one policy with one mutation of a type that applies without conditions.
 fn is_plain(row: &Value, patch_type: &str) -> bool {
@@ -74,12 +71,12 @@ fn api_server_vectors() {
         "error applying patch: ",
     );
     let json = cases(&rows, "JSONPatch", "jsonPatch", "JSON Patch: ");
-    let gate = Gate {
+    let gate = Minimum {
         name: "patch-apply",
         agree: 186,
     };
     gate.run(&apply, |case| &case.id, |case| case.apply(&crds));
-    let gate = Gate {
+    let gate = Minimum {
         name: "patch-json4",
         agree: 122,
     };

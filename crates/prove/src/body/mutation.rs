@@ -474,8 +474,8 @@ impl Counterexample {
     pub fn text(&self, names: [&str; 2]) -> String {
         let [one, other] = names;
         match (&self.objects, self.changed) {
-            ([None, _], _) => format!("{one} refuses the request: {}", self.verdicts[0].message),
-            ([_, None], _) => format!("{other} refuses the request: {}", self.verdicts[1].message),
+            ([None, _], _) => format!("{one} denies the request: {}", self.verdicts[0].message),
+            ([_, None], _) => format!("{other} denies the request: {}", self.verdicts[1].message),
             ([Some(ours), Some(theirs)], changed) => {
                 let who = match changed {
                     [true, false] => format!("only {one} changes the object"),

@@ -8,7 +8,7 @@ use super::{Receiver, declare_receiver, native};
 use crate::{
     context::Context,
     decl::{Library, Overload, member},
-    host::{Gvr, HostResult, HttpRequest},
+    host::{Gvr, HostError, HostResult, HttpRequest},
     profile::PolicyScope,
     types::Type,
     val::{NO_SUCH_OVERLOAD, Opaque, Val},
@@ -321,19 +321,18 @@ fn namespace_resources(pascal: bool) -> Resources {
     ]
 }
 
-fn answer<'a>(context: &Context<'a>, answer: HostResult, failed: &str) -> Val<'a> {
-    match answer {
+fn host_value<'a>(context: &Context<'a>, result: HostResult, failed: &str) -> Val<'a> {
+    match result {
         Ok(document) => Val::from(context.document(document)),
         Err(error) => failure(context, &error, failed),
     }
 }
 
-/// An error of the host. A panic of upstream's code has no prefix.
-fn failure<'a>(context: &Context<'a>, error: &str, failed: &str) -> Val<'a> {
-    if error.starts_with("internal error: ") {
-        return context.error(format_args!("{error}"));
+fn failure<'a>(context: &Context<'a>, error: &HostError, failed: &str) -> Val<'a> {
+    match error {
+        HostError::Failed(message) => context.error(format_args!("{failed}: {message}")),
+        HostError::Panic(_) => context.error(format_args!("{error}")),
     }
-    context.error(format_args!("{failed}: {error}"))
 }
 
 /// The API version and resource that a call begins with, and the arguments after them.
@@ -354,7 +353,7 @@ fn global_get<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         _ => return NO_SUCH_OVERLOAD,
     };
     let found = context.host.global_context(name, projection);
-    answer(context, found, "failed to get global reference")
+    host_value(context, found, "failed to get global reference")
 }
 
 fn list<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
@@ -381,7 +380,7 @@ fn list_in<'a>(context: &Context<'a>, version: &str, resource: &str, namespace: 
     match labels {
         Ok(labels) => {
             let found = context.host.resource_list(version, resource, namespace, &labels);
-            answer(context, found, "failed to list resource")
+            host_value(context, found, "failed to list resource")
         }
         // The labels are the last argument; the receiver is the first, with the number 0.
         Err(Val::Error(error)) => {
@@ -400,7 +399,7 @@ fn get<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     match target(args) {
         Some((version, resource, [Val::String(namespace), Val::String(name)])) => {
             let found = context.host.resource_get(&version, resource, namespace, name);
-            answer(context, found, "failed to get resource")
+            host_value(context, found, "failed to get resource")
         }
         _ => NO_SUCH_OVERLOAD,
     }
@@ -411,7 +410,7 @@ fn get_here<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         Some((version, resource, [Val::String(name)])) => {
             let namespace = context.host.policy_namespace();
             let found = context.host.resource_get(&version, resource, namespace, name);
-            answer(context, found, "failed to get resource")
+            host_value(context, found, "failed to get resource")
         }
         _ => NO_SUCH_OVERLOAD,
     }
@@ -440,7 +439,7 @@ fn post_in<'a>(context: &Context<'a>, version: &str, resource: &str, namespace: 
     match native::body(context, body) {
         Ok(body) => {
             let created = context.host.resource_post(version, resource, namespace, body.root());
-            answer(context, created, "failed to create resource")
+            host_value(context, created, "failed to create resource")
         }
         Err(Val::Error(error)) => {
             let position = if context.host.policy_namespace().is_empty() {
@@ -469,7 +468,7 @@ fn image_metadata<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         return NO_SUCH_OVERLOAD;
     };
     let found = context.host.image_metadata(reference);
-    answer(context, found, "failed to get image data")
+    host_value(context, found, "failed to get image data")
 }
 
 fn http_get<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
@@ -504,7 +503,7 @@ fn call<'a>(context: &Context<'a>, method: &str, url: &str, body: Option<&Docume
                 body,
                 headers,
             });
-            answer(context, response, "request failed")
+            host_value(context, response, "request failed")
         }
         Err(Val::Error(error)) => {
             let position = if body.is_some() { 3 } else { 2 };

@@ -1,4 +1,4 @@
-//! The operators of conditions that ask about members of a list.
+//! The condition operators that test membership of a list.
 //!
 //! Upstream counterpart: `pkg/engine/variables/operator/{in,notin,anyin,allin,anynotin,allnotin}.go`.
 
@@ -8,7 +8,7 @@ use kyvtest_go_compat::{
     value::{Data, Document},
 };
 
-/// Which question is asked.
+/// The relation that an operator tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Membership {
     /// Deprecated: all of the keys are in the list.
@@ -94,7 +94,7 @@ impl Membership {
                 }
             });
         }
-        Some(self.among(keys, &texts_or_itself(text)?))
+        Some(self.among(keys, &json_strings_or_itself(text)?))
     }
 
     /// Several keys, compared as they are: the deprecated operators.
@@ -136,14 +136,14 @@ fn member(key: &str, value: &Data) -> Option<bool> {
                 || if is_range(text) {
                     scalar::satisfies(&Data::from(key), value)
                 } else {
-                    texts_or_itself(text)?.iter().any(|value| value == key)
+                    json_strings_or_itself(text)?.iter().any(|value| value == key)
                 },
         ),
         _ => member_of_list(key, value),
     }
 }
 
-/// The same without ranges, and a text that is no wildcard must be a list in JSON.
+/// Tests membership without ranges; a string without wildcards must be a JSON list.
 fn member_without_ranges(key: &str, value: &Data) -> Option<bool> {
     match value {
         Data::String(text) => Some(wildcard::matches(text, key) || texts(text)?.iter().any(|value| value == key)),
@@ -173,8 +173,8 @@ fn texts(text: &str) -> Option<Vec<String>> {
     }
 }
 
-/// The texts of a list in JSON, or the text itself if it is no JSON at all.
-fn texts_or_itself(text: &str) -> Option<Vec<String>> {
+/// The strings of a JSON list, or the input itself if it is not JSON.
+fn json_strings_or_itself(text: &str) -> Option<Vec<String>> {
     // Numbers that are too large for a float64 are JSON all the same.
     if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
         return Some(vec![text.to_owned()]);

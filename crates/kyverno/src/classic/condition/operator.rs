@@ -49,7 +49,7 @@ impl Order {
 }
 
 impl Operator {
-    /// Finds an operator whatever its case; those of order must then be spelled as they are.
+    /// Finds an operator regardless of case; the ordering operators then require the exact spelling.
     pub(super) fn read(name: &str) -> Option<Self> {
         Some(match name.to_lowercase().as_str() {
             "equal" | "equals" => Self::Equals,
@@ -75,7 +75,7 @@ impl Operator {
         })
     }
 
-    /// Whether a key and a value are as the operator says.
+    /// Applies the operator to a key and a value.
     pub(super) fn evaluate(self, key: &Data, value: &Data) -> Result<bool, String> {
         Ok(match self {
             Self::Equals => equals(key, value) == Some(true),
@@ -128,7 +128,8 @@ fn text_equals(key: &str, value: &Data) -> bool {
 
 fn not_equals(key: &Data, value: &Data) -> bool {
     if let (Data::String(key), Some("")) = (key, value.as_str()) {
-        // A duration differs from an empty text, which is no duration, before anything else is tried; so does a quantity.
+        // An empty string is neither a duration nor a quantity, so that it differs from both before anything else is
+        // compared.
         return !key.is_empty();
     }
     equals(key, value).is_some_and(|equal| !equal)

@@ -1,8 +1,8 @@
 //! Context entries of a rule: variables, ConfigMaps, API calls, the global context, image registries.
 //!
-//! Upstream counterpart: `pkg/engine/context/loaders`, `pkg/engine/apicall`, `pkg/engine/factories/contextloaderfactory.go`, and the
-//! command line's `store/contextloader.go`. Deviation: values in error texts are printed as Go's `%v` prints them, whatever
-//! their type.
+//! Upstream counterpart: `pkg/engine/context/loaders`, `pkg/engine/apicall`,
+//! `pkg/engine/factories/contextloaderfactory.go`, and the command line's `store/contextloader.go`. Deviation: values
+//! in error messages are printed as Go's `%v` prints them, regardless of their type.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub enum Source {
     Variable {
         /// The value.
         value: Option<Data>,
-        /// An expression on the value, or on the context where there is none.
+        /// An expression on the value, or on the context if there is no value.
         jmes_path: String,
         /// What to take where that has no value.
         default: Option<Data>,
@@ -43,7 +43,7 @@ pub enum Source {
     ApiCall {
         /// The call as the policy writes it.
         call: Data,
-        /// An expression on the answer.
+        /// An expression on the response.
         jmes_path: String,
         /// What to take where the call fails.
         default: Option<Data>,
@@ -108,7 +108,8 @@ impl Entry {
 }
 
 impl Context<'_> {
-    /// Makes entries known. Most are loaded when a query first names them; API calls that the suite answers, at once.
+    /// Registers entries. Most are loaded when a query first names them; API calls that the suite mocks are loaded at
+    /// once.
     ///
     /// # Errors
     /// Where a value of the suite or an API call fails.
@@ -143,12 +144,12 @@ impl Context<'_> {
         let call = substitute_all(call, self)
             .map_err(|error| format!("failed to substitute variables in apiCall context entry \"{name}\": {error}"))?;
         let (method, url) = target(&call);
-        let answer = if url.is_empty() {
+        let response = if url.is_empty() {
             None
         } else {
             self.outside.api_call(method, url)
         };
-        let Some((status, mut body)) = answer else {
+        let Some((status, mut body)) = response else {
             return Ok(false);
         };
         if !(200..300).contains(&status) {
@@ -174,7 +175,7 @@ impl Context<'_> {
         self.search(&expression, value).map_err(|error| error.to_string())
     }
 
-    /// Loads an entry into the document; answers what it fetched, which spares fetching it again.
+    /// Loads an entry into the document. Returns the fetched value, so that the caller need not fetch it again.
     pub(super) fn load_source(&mut self, name: &str, source: &Source, before: Option<&Data>) -> Result<Data, String> {
         match source {
             Source::Variable {
@@ -249,11 +250,11 @@ impl Context<'_> {
             match &path {
                 None => output = made,
                 Some(path) => {
-                    let answer = Expression::parse(path)
+                    let result = Expression::parse(path)
                         .map_err(|error| format!("failed to compile JMESPath: {path}, error: {error}"))
                         .and_then(|expression| self.search(&expression, &made).map_err(|error| error.to_string()));
-                    match answer {
-                        Ok(answer) => output = answer,
+                    match result {
+                        Ok(result) => output = result,
                         Err(_) if has_default => {}
                         Err(error) => {
                             return Err(format!("failed to apply jmespath {path} to variable <nil>: {error}"));
@@ -264,7 +265,7 @@ impl Context<'_> {
         } else if let Some(path) = &path {
             match self.query(path) {
                 Ok(Data::Null) => {}
-                Ok(answer) => output = answer,
+                Ok(result) => output = result,
                 Err(_) if has_default => {}
                 Err(error) => return Err(format!("failed to apply jmespath {path} to variable <nil>: {error}")),
             }
@@ -342,9 +343,9 @@ impl Context<'_> {
         }
         let (method, url) = target(&call);
         match self.outside.cluster_call(method, url) {
-            Some(Ok(answer)) => Ok(answer),
+            Some(Ok(response)) => Ok(response),
             Some(Err(error)) => default.cloned().ok_or(error),
-            None => default.cloned().ok_or_else(|| format!("no answer to {method} {url}")),
+            None => default.cloned().ok_or_else(|| format!("no response to {method} {url}")),
         }
     }
 
@@ -371,10 +372,10 @@ impl Context<'_> {
                 ));
             }
         };
-        let answer = self
+        let response = self
             .apply(&path, &fetched.with_doubles())
             .map_err(|error| format!("failed to apply JMESPath {path} for context entry {name}: {error}"))?;
-        self.add_entry(name, &answer)
+        self.add_entry(name, &response)
             .map_err(|error| format!("failed to add APICall results for context entry {name}: {error}"))
     }
 

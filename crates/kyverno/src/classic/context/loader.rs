@@ -1,7 +1,7 @@
 //! Entries that are loaded when a query first names them.
 //!
-//! Upstream counterpart: `pkg/engine/context/deferred.go`. An entry belongs to the checkpoint at which it was added; while one
-//! is loaded, only those before it are asked.
+//! Upstream counterpart: `pkg/engine/context/deferred.go`. An entry belongs to the checkpoint at which it was added;
+//! while one is loaded, only those before it are visible.
 
 use std::sync::Arc;
 

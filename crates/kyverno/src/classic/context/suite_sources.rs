@@ -9,7 +9,7 @@ use kyvtest_cel::host::{Host, HttpRequest};
 use kyvtest_go_compat::value::Data;
 use kyvtest_jmespath::{self as jmespath, Context};
 
-/// Context entries from a host that has been filled with what a suite says.
+/// Context entries from a host that holds the data of a suite.
 pub struct SuiteSources<'h> {
     /// The mocks, the clock and the random numbers.
     pub host: &'h dyn Host,
@@ -17,13 +17,13 @@ pub struct SuiteSources<'h> {
     pub values: Vec<(String, Data)>,
     /// The policy's namespace; empty for a cluster-wide one.
     pub namespace: &'h str,
-    /// Whether the suite has answers to API calls.
+    /// Whether the suite mocks API calls.
     pub api_calls: bool,
     /// Whether the suite has entries of the global context.
     pub global_context: bool,
     /// Whether the suite describes a cluster, which ConfigMaps and calls of its API are looked up in.
     pub cluster: bool,
-    /// Whether the suite says what registries know of images.
+    /// Whether the suite mocks image registries.
     pub images: bool,
 }
 
@@ -62,12 +62,12 @@ impl Outside for SuiteSources<'_> {
             body: None,
             headers: Vec::new(),
         };
-        let answer = Data::from(self.host.http(&request).ok()?.root());
-        let status = match answer.get("statusCode") {
+        let response = Data::from(self.host.http(&request).ok()?.root());
+        let status = match response.get("statusCode") {
             Some(Data::Int(status)) => u16::try_from(*status).ok()?,
             _ => 200,
         };
-        Some((status, answer.get("body").cloned().unwrap_or(answer)))
+        Some((status, response.get("body").cloned().unwrap_or(response)))
     }
 
     fn cluster_call(&self, method: &str, path: &str) -> Option<Result<Data, String>> {
@@ -111,7 +111,7 @@ impl Outside for SuiteSources<'_> {
         self.global_context.then(|| {
             let entry = match self.host.global_context(name, "") {
                 Ok(entry) => Data::from(entry.root()),
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             };
             match &entry {
                 Data::Null => Err(format!("failed to fetch entry key={name}")),
@@ -130,7 +130,7 @@ impl Outside for SuiteSources<'_> {
     fn image(&self, reference: &str) -> Option<Result<Data, String>> {
         self.images.then(|| {
             let metadata = self.host.image_metadata(reference);
-            metadata.map(|metadata| Data::from(metadata.root()))
+            Ok(Data::from(metadata?.root()))
         })
     }
 

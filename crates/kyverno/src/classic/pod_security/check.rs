@@ -21,7 +21,6 @@ pub enum Fault {
 pub enum BadValue {
     /// A text; empty if there is none to speak of.
     Text(String),
-    /// A truth value.
     Bool(bool),
     /// A number.
     Int(i64),
@@ -74,7 +73,7 @@ pub struct Violation {
     pub reason: &'static str,
     /// The details.
     pub detail: String,
-    /// The fields; `None` if the check does not tell.
+    /// The fields at fault; `None` if the check does not list them.
     pub errors: Option<Vec<FieldError>>,
 }
 

@@ -1,10 +1,11 @@
 //! A Pod, or the template of one, as Go's decoder reads it into the API types.
 //!
 //! Upstream counterpart: `getSpec` in `pkg/engine/handlers/validation/validate_pss.go` over `k8s.io/api` 0.36 and
-//! `encoding/json` of Go 1.26: keys fit whatever their case, unknown ones are dropped, and the first value of a wrong type is
-//! an error. `types.txt` lists the types: a line per type, below it a line per field with name, type and the embedded type
-//! that it comes from. `@` is a structure, `[` a list, `{` a map, `s`, `b`, `i` text, boolean and number, each with its Go
-//! name, `!` a type with a decoder of its own. Known deviation: times and managed fields are not decoded.
+//! `encoding/json` of Go 1.26: keys match regardless of case, unknown ones are dropped, and the first value of a wrong
+//! type is an error. `types.txt` lists the types: a line per type, below it a line per field with name, type and the
+//! embedded type that it comes from. `@` is a structure, `[` a list, `{` a map, `s`, `b`, `i` a string, boolean and
+//! number, each with its Go name, `!` a type with its own decoder. Known deviation: times and managed fields are not
+//! decoded.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -76,7 +77,7 @@ impl Pod {
             .map(|(key, value)| (key.as_ref(), value.as_str().unwrap_or_default()))
     }
 
-    /// Whether it says that it is for Windows.
+    /// Whether `spec.os.name` is Windows.
     pub(super) fn is_windows(&self) -> bool {
         self.spec.at(&["os", "name"]).and_then(Data::as_str) == Some("windows")
     }

@@ -4,7 +4,8 @@
 
 use std::fmt::Write as _;
 
-/// The same place below `prefix`: the first two parts of the path, such as `mutate/overlay`, say which part of a rule it is.
+/// The same location below `prefix`: the first two parts of the path, such as `mutate/overlay`, name the part of the
+/// rule.
 pub(super) fn here(path: &str, prefix: &str) -> String {
     let parts = parse(path);
     let after_foreach = parts.iter().position(|part| part == "foreach").map_or(0, |at| at + 1);

@@ -76,7 +76,7 @@ fn resolve(document: &Data, reference: &str, at: &str, work: &mut usize) -> Resu
         Operator::InRange(..) => "-",
         Operator::NotInRange(..) => "!-",
     };
-    // Upstream cuts off as many bytes as the operator has, wherever that stands.
+    // Upstream cuts off as many bytes as the operator has, wherever the operator is in the string.
     let target = target.get(operator.len()..).unwrap_or("");
     if target.is_empty() {
         return Err("expected path, found empty reference".to_owned());
@@ -105,7 +105,7 @@ fn resolve(document: &Data, reference: &str, at: &str, work: &mut usize) -> Resu
     Ok(Data::from(format!("{operator}{text}")))
 }
 
-/// The last leaf or key that is visited at a path; keys stand at the path of their map.
+/// The last leaf or key that is visited at a path; a key has the path of its map.
 fn find(value: &Data, at: &str, target: &str, found: &mut Data, work: &mut usize) -> Result<(), String> {
     *work += 1;
     if *work > VISITS {

@@ -116,7 +116,7 @@ impl Match<'_> {
     ) -> Option<Found> {
         let (review, answer) = side.review(scenario, self.discovery, &self.mocks);
         if let Some(review) = &review {
-            let mut answers = review.answers.iter();
+            let mut answers = review.responses.iter();
             if let Some(answered) = answers.find(|own| own.response.effect == effect && effect.objects()) {
                 let object = objects.policy(&answered.id)?;
                 let part = answered.response.trace.part;
@@ -141,7 +141,7 @@ impl Match<'_> {
             return Some(self.part(objects, scenario, object, "", own.verdict.trace.part));
         }
         // The side admits: a part that keeps it from evaluating, or the part that is about the fields.
-        let answers = review.iter().flat_map(|review| &review.answers);
+        let answers = review.iter().flat_map(|review| &review.responses);
         let mut skipped: Option<(usize, String, Part)> = answers
             .filter(|own| matches!(own.response.status, Status::Skip))
             .find_map(|own| {
@@ -153,7 +153,7 @@ impl Match<'_> {
             });
         let evaluated = review
             .iter()
-            .any(|review| review.answers.iter().any(|own| own.response.status == Status::Pass))
+            .any(|review| review.responses.iter().any(|own| own.response.status == Status::Pass))
             || answer
                 .iter()
                 .any(|answer| answer.verdicts.iter().any(|own| own.verdict.status == Status::Pass));

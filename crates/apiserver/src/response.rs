@@ -1,4 +1,4 @@
-//! What the client of an API server gets, and how it came about.
+//! The admission response to a client, and the verdicts behind it.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use kyvtest_model::{
     verdict::{Effect, Part, Status, Verdict},
 };
 
-/// The reason of a refusal that names none.
+/// The reason of a denial that names none.
 pub const INVALID: &str = "Invalid";
 
-/// The answer to a request.
+/// The API server's response to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdmissionResponse {
     /// Whether the request is admitted.
@@ -20,7 +20,7 @@ pub struct AdmissionResponse {
     pub status: Status,
     /// The strongest effect of all policies.
     pub effect: Effect,
-    /// The HTTP code; of an admitted request what a server answers that then carries it out.
+    /// HTTP status; for an admitted request, that of the completed operation.
     pub code: u16,
     /// The reason of the refusal; empty if admitted.
     pub reason: String,
@@ -34,7 +34,7 @@ pub struct AdmissionResponse {
     pub lost_warnings: Vec<String>,
     /// The annotations of the audit event.
     pub audit: BTreeMap<String, String>,
-    /// What each policy says with each of its bindings and parameters, in the order in which they are asked.
+    /// The verdicts of each policy with each of its bindings and parameters, in the order of evaluation.
     pub verdicts: Vec<PolicyVerdict>,
 }
 
@@ -51,7 +51,7 @@ pub struct Details {
     pub cause: String,
 }
 
-/// What one policy says with one of its bindings and one of its parameters.
+/// The verdict of one policy with one of its bindings and one of its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyVerdict {
     /// The policy's name.
@@ -60,11 +60,10 @@ pub struct PolicyVerdict {
     pub binding: Option<String>,
     /// The parameter, `namespace/name` or `name`; `None` without one.
     pub param: Option<String>,
-    /// What it says.
     pub verdict: Verdict,
 }
 
-/// What a server answers that carries a request out.
+/// The HTTP status of a completed operation.
 pub const fn admitted_code(operation: Operation) -> u16 {
     match operation {
         Operation::Create => 201,
@@ -99,7 +98,7 @@ impl Denial {
 }
 
 impl AdmissionResponse {
-    /// The answer of a server that no policy refuses anything.
+    /// The response to a request that no policy denies.
     pub fn admitted(request: &Request) -> Self {
         Self {
             allowed: true,
@@ -121,7 +120,7 @@ impl AdmissionResponse {
     }
 
     /// Makes it a refusal.
-    pub(super) fn refuse(&mut self, request: &Request, denial: &Denial) {
+    pub(super) fn deny(&mut self, request: &Request, denial: &Denial) {
         let resource = &request.resource;
         let cause = denial.text();
         let name = object_name(request);
@@ -160,13 +159,13 @@ impl AdmissionResponse {
         self.effect = effect.unwrap_or(Effect::Admit);
     }
 
-    /// What one policy says with all of its bindings and parameters: the first verdict of the strongest effect, with the
-    /// strongest status.
+    /// The combined verdict of one policy with all of its bindings and parameters: the first one with the strongest
+    /// effect, with the strongest status.
     pub fn of_policy(&self, policy: &str) -> Option<Verdict> {
         verdict_of(&self.verdicts, policy)
     }
 
-    /// The part of the first policy that has the answer's effect.
+    /// The deciding part of the first policy that has the response's effect.
     pub fn decided_by(&self) -> Option<Part> {
         let mut verdicts = self.verdicts.iter().map(|verdict| &verdict.verdict);
         let decisive = verdicts.find(|verdict| verdict.effect == self.effect && verdict.status == self.status);
