@@ -465,7 +465,8 @@ fn describe(answer: &CaseVerdict) -> String {
 /// `3 equal, 1 weaker`, classes in their order.
 fn counts<'c>(cases: impl Iterator<Item = &'c DiffCase> + Clone) -> String {
     let number = |class: Option<DivergenceClass>| {
-        let same = |case: &&DiffCase| case.divergence.as_ref().map(|found| found.class) == class && case.undecided.is_none();
+        let same =
+            |case: &&DiffCase| case.divergence.as_ref().map(|found| found.class) == class && case.undecided.is_none();
         cases.clone().filter(same).count()
     };
     let mut parts = vec![format!("{} equal", number(None))];

@@ -469,10 +469,7 @@ impl Args {
             exit = exit.combine(Exit::Interrupted);
         }
         let cases = executed.runs.iter().flat_map(|timed| &timed.run.cases);
-        let undecided = cases
-            .clone()
-            .filter(|case| case.outcome.is_undecided())
-            .count();
+        let undecided = cases.clone().filter(|case| case.outcome.is_undecided()).count();
         let cases = cases.count();
         // `kyverno test` decides these cases, so its exit code does not reflect them.
         let compat = self.suites.compat && self.unsupported == Unsupported::Warn;

@@ -144,11 +144,7 @@ fn rule(answered: &RuleReview) -> Json {
 pub fn render(answers: &BothResponses) -> serde_json::Map<String, Json> {
     let kyverno = answers.kyverno.as_ref().map(|kyverno| {
         let review = &kyverno.review;
-        let rules: Vec<Json> = review
-            .responses
-            .iter()
-            .map(rule)
-            .collect();
+        let rules: Vec<Json> = review.responses.iter().map(rule).collect();
         // Only a registry knows whether a request with such a result is admitted.
         let decided = !kyverno.is_undecided();
         json!({

@@ -508,7 +508,7 @@ fn word(case: &Case) -> (&'static str, Style) {
         Outcome::Fail => ("FAIL", bad),
         Outcome::Error => ("ERROR", bad),
         Outcome::Unmatched => ("UNMATCHED", bad),
-        Outcome::NeedsRegistry => ("NEEDS REGISTRY", odd),
+        Outcome::NeedsRegistry => ("NEEDS-REGISTRY", odd),
         Outcome::Unsupported => ("UNSUPPORTED", odd),
         Outcome::Skip => ("SKIP", odd),
         Outcome::Silent => ("SILENT", odd),

@@ -71,13 +71,15 @@ fn each<T>(
         stop: engines.settings.extras.stop,
         ..Options::default()
     };
-    let found = originals(engines, with_mutating).into_iter().map(|policy| PolicyAnalysis {
-        found: find(&policy, exceptions, &options),
-        name: policy.name().to_owned(),
-        kind: policy.id().kind,
-        file: policy.origin().file,
-        doc: policy.origin().document,
-    });
+    let found = originals(engines, with_mutating)
+        .into_iter()
+        .map(|policy| PolicyAnalysis {
+            found: find(&policy, exceptions, &options),
+            name: policy.name().to_owned(),
+            kind: policy.id().kind,
+            file: policy.origin().file,
+            doc: policy.origin().document,
+        });
     found.collect()
 }
 

@@ -168,6 +168,44 @@ fn shards_merge_into_the_whole() {
     );
 }
 
+/// Mutation has behaviours of its own: what changes an object, what leaves it as it is, what is skipped, and what fails.
+#[test]
+fn behaviours_of_mutation() {
+    let report = json(&["cover", "--behaviours", "-o", "json", "fixtures/cover/mutation"]);
+    let mut shown = String::new();
+    for policy in list(&report["suites"][0], "policies") {
+        let _ = writeln!(shown, "{}", text(&policy["name"]));
+        for behaviour in list(policy, "behaviours") {
+            let mark = if behaviour["exercised"] == true {
+                "exercised"
+            } else {
+                "missing"
+            };
+            let _ = writeln!(shown, "  {mark}: {}", text(&behaviour["text"]));
+        }
+    }
+    insta::assert_snapshot!("behaviours-of-mutation", shown);
+    let fates = |name: &str| {
+        let mut policies = list(&report["suites"][0], "policies");
+        let policy = policies.find(|policy| policy["name"] == name).expect("the policy");
+        let fates = list(policy, "behaviours").map(|behaviour| text(&behaviour["fate"]).to_owned());
+        fates.collect::<std::collections::BTreeSet<String>>()
+    };
+    let teams = fates("teams");
+    for fate in ["not matched", "changed", "left unchanged", "skipped"] {
+        assert!(teams.contains(fate), "{fate}: {teams:?}");
+    }
+    let owners = fates("owners");
+    for fate in [
+        "not matched",
+        "changed",
+        "left unchanged",
+        "denied because the mutation fails",
+    ] {
+        assert!(owners.contains(fate), "{fate}: {owners:?}");
+    }
+}
+
 #[test]
 fn behaviours_for_people() {
     let args = ["cover", "--behaviours", "fixtures/cover/behaviours"];

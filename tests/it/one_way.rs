@@ -309,7 +309,9 @@ fn images_without_mocks_need_a_registry_in_eval() {
     assert_eq!(report["kyverno"]["status"], "needs-registry");
     assert!(report["kyverno"]["allowed"].is_null(), "{report:#}");
     let mocks = "fixtures/one-way/image-mocks.yaml";
-    let output = kyvtest(&["eval", "--policy", policy, "--object", object, "--mocks", mocks, "-o", "json"]);
+    let output = kyvtest(&[
+        "eval", "--policy", policy, "--object", object, "--mocks", mocks, "-o", "json",
+    ]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["kyverno"]["status"], "pass", "{report:#}");

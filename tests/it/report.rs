@@ -400,7 +400,7 @@ fn levels_say_what_is_shown() {
     assert_eq!(counts(&["--detailed-results", "--fail-only"]), (7, 3));
     let (cases, end) = words(&["--status-level", "skip", "--final-status-level", "fail"]);
     assert_eq!(end, ["FAIL", "UNMATCHED", "UNMATCHED"]);
-    assert_eq!(cases.iter().filter(|word| *word == "UNSUPPORTED").count(), 1);
+    assert_eq!(cases.iter().filter(|word| *word == "NEEDS-REGISTRY").count(), 1);
     let output = kyvtest(&["run", "fixtures/report", "--status-level", "loud"]);
     assert_eq!(output.status.code(), Some(2));
 }

@@ -21,13 +21,14 @@ mod registry;
 mod request;
 pub mod resource;
 mod run;
+mod stages;
 mod surroundings;
 mod values;
 mod verify_images;
 
 pub use case::{Case, CloneSource};
-pub use request::Beside;
 pub use observed::{CleanupResult, Observed, PolicyResponse, RuleResult, RuleType};
+pub use request::Beside;
 pub use run::{Stage, checks_images, pass, payload_pass, run};
 pub use surroundings::{Given, Surroundings};
 pub use values::GivenValues;

@@ -76,15 +76,15 @@ pub struct Mutation<'m> {
     pub changed: bool,
 }
 
-/// Compares two mutations and finds the first cause; `None` if both deny, or admit the same object. The order of keys
-/// does not count, that of list items does.
+/// Compares two mutations and finds the first cause; `None` if both deny, or admit the same object. Refusals with different
+/// texts differ if a cause explains the texts. The order of keys does not count, that of list items does.
 pub fn compare_mutations(
     kyverno: Mutation<'_>,
     native: Mutation<'_>,
     suspects: &[CandidateCause<'_>],
 ) -> Option<Divergence> {
     let class = match (kyverno.object, native.object) {
-        (None, None) => return None,
+        (None, None) => return compare_refusals(kyverno.verdict, native.verdict, suspects),
         (None, Some(_)) => DivergenceClass::Weaker,
         (Some(_), None) => DivergenceClass::Stricter,
         (Some(ours), Some(theirs)) if same_object(ours.root(), theirs.root()) => return None,
@@ -107,6 +107,16 @@ pub fn compare_mutations(
             Some(suspect) => format!("{what}; {}", suspect.text),
             None => what,
         },
+    })
+}
+
+fn compare_refusals(kyverno: &Verdict, native: &Verdict, suspects: &[CandidateCause<'_>]) -> Option<Divergence> {
+    let class = DivergenceClass::Message;
+    let suspect = first_cause(class, kyverno, native, suspects).filter(|_| kyverno.message != native.message)?;
+    Some(Divergence {
+        class,
+        code: Some(suspect.code.to_owned()),
+        cause: format!("both sides refuse the request, with different texts; {}", suspect.text),
     })
 }
 

@@ -35,12 +35,12 @@ use kyvtest_cel::host::{Host, Mocks};
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::policy::Policy;
-pub use mutation::mutating_behaviours;
 use kyvtest_model::{
     compare::Divergence,
-    kube::{Concrete, Discovery, Environment, Facts as _, Request, RequestClass, World},
+    kube::{Concrete, Discovery, Environment, Facts, Request, RequestClass, World},
     verdict::{Effect, Status, Verdict},
 };
+pub use mutation::mutating_behaviours;
 
 /// How many paths of a behaviour are searched for a request, and how many requests are tried on each.
 const PLACES: usize = 3;
@@ -251,7 +251,8 @@ fn found_from(
         found.note.clone_from(first);
     }
     let mut solver = Solver::default();
-    let explored = explored(&sides, &universe, &mut solver, options, &mut found.note);
+    let sees = |_: &RequestClass<'_>| true;
+    let explored = explored((&sides, &sees), &universe, &mut solver, options, &mut found.note);
     let seen: Vec<Seen<'_>> = tried
         .iter()
         .map(|tried| {
@@ -259,7 +260,7 @@ fn found_from(
             let native = pair.native(request, Environment::new(world, discovery, host));
             let native = native.and_then(|native| RequestOutcome::of(&native.verdict));
             let fate = RequestOutcome::of(&tried.kyverno);
-            Seen::new(request, &sides, &universe, world, (fate, native))
+            Seen::new(request, (&sides, &sees), &universe, world, (fate, native))
         })
         .collect();
     let reviewer = Validation {
@@ -283,9 +284,28 @@ fn found_from(
     found
 }
 
+/// Whether requests of a class reach the policy at all.
+type Sees<'s> = &'s dyn Fn(&RequestClass<'_>) -> bool;
+
+/// What both sides select of a request or on a path; nothing if the request does not reach the policy.
+fn selected<'p>(
+    (sides, sees): (&'p LoweredSides, Sees<'_>),
+    cell: &RequestClass<'_>,
+    universe: &Discovery,
+    facts: &mut impl Facts<'p>,
+) -> PerSide {
+    if sees(cell) {
+        return sides.run(cell, universe, facts);
+    }
+    PerSide {
+        kyverno: SelectedRules::new(),
+        native: SelectedRules::new(),
+    }
+}
+
 /// The paths of all request classes; `note` says if some are missing.
 fn explored<'p, 'u>(
-    sides: &'p LoweredSides,
+    (sides, sees): (&'p LoweredSides, Sees<'_>),
     universe: &'u Discovery,
     solver: &mut Solver<'p>,
     options: &Options<'_>,
@@ -297,7 +317,9 @@ fn explored<'p, 'u>(
     };
     let mut explored = Vec::new();
     for cell in universe::cells(universe) {
-        let paths = explore(solver, &mut budget, &cell, |facts| sides.run(&cell, universe, facts));
+        let paths = explore(solver, &mut budget, &cell, |facts| {
+            selected((sides, sees), &cell, universe, facts)
+        });
         match paths {
             Ok(paths) => explored.push((cell, paths)),
             Err(_) => {
@@ -313,7 +335,7 @@ fn explored<'p, 'u>(
 impl<'t> Seen<'t> {
     fn new(
         request: &'t Request,
-        sides: &LoweredSides,
+        (sides, sees): (&LoweredSides, Sees<'_>),
         universe: &Discovery,
         world: &World,
         (fate, native): (Option<RequestOutcome>, Option<RequestOutcome>),
@@ -325,7 +347,7 @@ impl<'t> Seen<'t> {
         let mut facts = Concrete::new(request, namespace.as_ref());
         Self {
             request,
-            both: sides.run(&request.cell(), universe, &mut facts),
+            both: selected((sides, sees), &request.cell(), universe, &mut facts),
             fate,
             native,
             namespace,

@@ -14,9 +14,7 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::{
     kube::UserInfo,
-    policy::{
-        Loaded, Origin, PolicyId, Purpose, load, place,
-    },
+    policy::{Loaded, Origin, PolicyId, Purpose, load, place},
 };
 
 /// Policies, exceptions and objects of a test.

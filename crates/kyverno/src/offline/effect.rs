@@ -17,7 +17,12 @@ use kyvtest_model::{
 };
 
 /// Sets the effects of the results of `verifyImages` rules; those of other rules stay.
-pub(super) fn of_image_rules(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>], input: &Input<'_>, results: &mut [RuleResult]) {
+pub(super) fn of_image_rules(
+    policy: &ClassicPolicy,
+    rules: &[Cow<'_, Rule>],
+    input: &Input<'_>,
+    results: &mut [RuleResult],
+) {
     for result in results {
         let rule = rules.iter().find(|rule| rule.name.value == result.response.rule);
         let Some(rule) = rule.filter(|rule| rule.validate.is_none()) else {
@@ -53,10 +58,15 @@ pub(super) fn of_image_policy(policy: &ImageValidatingPolicy, results: &mut [Rul
         [] => wanted == ValidationAction::Deny,
         actions => actions.iter().any(|action| action.value == wanted),
     };
-    for result in results.iter_mut().filter(|result| result.rule_type == RuleType::ImageVerify) {
+    for result in results
+        .iter_mut()
+        .filter(|result| result.rule_type == RuleType::ImageVerify)
+    {
         result.response.effect = match result.response.status {
             Status::Fail | Status::Error if has(ValidationAction::Deny) => Effect::Deny,
-            Status::Fail | Status::Error if has(ValidationAction::Warn) && !has(ValidationAction::Audit) => Effect::Warn,
+            Status::Fail | Status::Error if has(ValidationAction::Warn) && !has(ValidationAction::Audit) => {
+                Effect::Warn
+            }
             Status::Fail | Status::Error => Effect::Audit,
             _ => Effect::Admit,
         };

@@ -10,7 +10,7 @@ use super::{
     case::CloneSource,
     client::FakeClient,
     observed::{Observed, PolicyResponse, RuleResult, RuleType},
-    run::{Stages, identity},
+    stages::{Stages, identity},
     values::GivenValues,
 };
 use crate::{

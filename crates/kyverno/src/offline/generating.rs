@@ -6,7 +6,7 @@
 use super::{
     observed::{Observed, PolicyResponse, RuleResult, RuleType},
     resource::{BuiltInScopes, Scopes},
-    run::Stages,
+    stages::Stages,
 };
 use crate::{
     generating_policy::{CompiledGeneratingPolicy, as_given, in_cluster},

@@ -12,7 +12,7 @@ use super::{
     effect,
     host::CaseHost,
     observed::{PolicyResponse, RuleResult, RuleType},
-    run::Stages,
+    stages::Stages,
 };
 use crate::{
     autogen::image_variants,

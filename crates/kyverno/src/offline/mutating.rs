@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     observed::{Observed, PolicyResponse, RuleResult},
     resource::Resource,
-    run::{Stages, is_plain, same},
+    stages::{Stages, is_plain, same},
 };
 use crate::{
     input::Input,

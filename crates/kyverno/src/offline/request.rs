@@ -109,12 +109,9 @@ impl Beside {
             }
         }
         let resource = resource(request);
-        let passed = request_pass(
-            &self.case,
-            (&resource, request, environment),
-            &called,
-            &mut |object| validate(object, review),
-        );
+        let passed = request_pass(&self.case, (&resource, request, environment), &called, &mut |object| {
+            validate(object, review)
+        });
         let responses = passed.unwrap_or_else(|error| vec![failed(&resource, error)]);
         let mut undecided = Vec::new();
         let before = review.responses.len();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{
     effect,
     observed::{Observed, PolicyResponse, RuleResult, RuleType},
-    run::{Stages, identity},
+    stages::{Stages, identity},
 };
 use crate::{
     autogen::all_rules,

@@ -29,13 +29,13 @@ use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::{diagnostic::Sources, yaml};
 use kyvtest_model::{
     compare::Divergence,
-    kube::{Discovery, Environment, Request, World},
+    kube::{Discovery, Environment, Request, RequestClass, World},
     policy::{self, Loaded, Metadata, Policy, Purpose},
     verdict::{Effect, Part, Status, Trace, Verdict},
 };
 
 /// How many outcomes of a group are searched for.
-const WANTED: usize = 3;
+const WANTED: usize = 4;
 
 /// Finds the behaviours of a policy that changes objects, and which of them requests exercise.
 pub fn mutating_behaviours(
@@ -83,13 +83,15 @@ pub fn mutating_behaviours(
         discovery: &universe,
     };
     let mut solver = Solver::default();
-    let explored = explored(&sides, &universe, &mut solver, options, &mut found.note);
+    // Mutating webhooks do not get every operation.
+    let sees = |cell: &RequestClass<'_>| engine.side.may_see(cell, &universe);
+    let explored = explored((&sides, &sees), &universe, &mut solver, options, &mut found.note);
     let seen: Vec<Seen<'_>> = tried
         .iter()
         .map(|request| {
             let environment = Environment::new(world, discovery, host);
             let fate = engine.evaluate(request, environment).fate(super::Side::Kyverno);
-            Seen::new(request, &sides, &universe, world, (fate, None))
+            Seen::new(request, (&sides, &sees), &universe, world, (fate, None))
         })
         .collect();
     let parts = seeds(original, &engine.side);
@@ -166,11 +168,10 @@ fn seeds(original: &Policy, side: &MutatingSide) -> Vec<Json> {
     // Labels and annotations with the words of the policy.
     let mut words = Vec::new();
     for source in side.sources() {
-        texts(&source, &mut words);
+        conditions(&source, &mut words);
     }
-    words.dedup();
-    for key in words.iter().take(WORDS) {
-        for value in words.iter().take(WORDS) {
+    for key in words.iter().take(KEYS) {
+        for value in words.iter().take(VALUES) {
             for map in ["labels", "annotations"] {
                 seeds.push(json!({"metadata": {map: {key.as_str(): value}}}));
             }
@@ -179,18 +180,51 @@ fn seeds(original: &Policy, side: &MutatingSide) -> Vec<Json> {
     seeds
 }
 
-/// How many words of a policy are tried as keys and values.
-const WORDS: usize = 8;
+/// How many words of a policy are tried as keys and as values.
+const KEYS: usize = 12;
+const VALUES: usize = 8;
 
-/// The short texts between quotes in the expressions of a policy.
+/// Words that lead to labels and annotations, and are none.
+const STRUCTURE: [&str; 12] = [
+    "object",
+    "Object",
+    "oldObject",
+    "request",
+    "metadata",
+    "labels",
+    "annotations",
+    "spec",
+    "orValue",
+    "has",
+    "name",
+    "namespace",
+];
+
+/// The words of everything that decides whether and what a policy changes.
+fn conditions(source: &Json, words: &mut Vec<String>) {
+    match source {
+        Json::Array(items) => items.iter().for_each(|item| conditions(item, words)),
+        Json::Object(fields) => {
+            for (key, value) in fields {
+                match key.as_str() {
+                    "preconditions" | "matchConditions" | "mutate" | "mutations" | "variables" => texts(value, words),
+                    _ => conditions(value, words),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The words in the texts of a part of a policy, each once.
 fn texts(source: &Json, words: &mut Vec<String>) {
     match source {
         Json::String(text) => {
-            let quoted = text.split(['\'', '"']).skip(1).step_by(2);
-            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-            let short = quoted.filter(|word| !word.is_empty() && word.len() < 64 && word.chars().all(plain));
-            for word in short {
-                if !words.iter().any(|known| known == word) {
+            let of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+            for word in text.split(|c| !of_word(c)) {
+                let known = STRUCTURE.contains(&word) || words.iter().any(|known| known == word);
+                let usable = word.len() < 64 && word.starts_with(|c: char| c.is_ascii_alphanumeric());
+                if usable && !known {
                     words.push(word.to_owned());
                 }
             }
@@ -200,6 +234,9 @@ fn texts(source: &Json, words: &mut Vec<String>) {
         _ => {}
     }
 }
+
+/// A validation that always holds, and is evaluated: a constant one decides nothing.
+const NEVER_CONSTANT: &str = "request.operation != 'NONE'";
 
 /// A policy that validates the requests that a policy changes; `None` if it changes none.
 fn matching_as(original: &Policy) -> Option<Policy> {
@@ -223,7 +260,7 @@ fn matching_as(original: &Policy) -> Option<Policy> {
         }
         Policy::Mutating(policy) => {
             let own = policy.spec.source.document().root().to_serde();
-            let mut spec = json!({"validations": [{"expression": "true"}]});
+            let mut spec = json!({"validations": [{"expression": NEVER_CONSTANT}]});
             for key in ["matchConstraints", "matchConditions", "failurePolicy"] {
                 if let Some(value) = own.get(key) {
                     spec[key] = value.clone();

@@ -7,7 +7,7 @@ use crate::{pair::Pair, replay::Engines, witness::Scenario};
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::{
     compare::Divergence,
-    verdict::{Status, Verdict},
+    verdict::{Part, Status, Verdict},
 };
 
 /// What becomes of a request.
@@ -40,7 +40,11 @@ impl Reviewed {
             Status::NoMatch => Some(RequestOutcome::LeftAlone),
             Status::Pass | Status::Skip if mutation.changed => Some(RequestOutcome::Changed),
             Status::Pass => Some(RequestOutcome::Unchanged),
-            Status::Skip => Some(RequestOutcome::Skipped),
+            // A rule without anything to change is skipped as well.
+            Status::Skip => Some(match verdict.trace.part {
+                Part::Precondition(_) | Part::Exception | Part::ExceptionCondition => RequestOutcome::Skipped,
+                _ => RequestOutcome::Unchanged,
+            }),
             Status::NeedsRegistry | Status::Unsupported => None,
         }
     }
