@@ -2,16 +2,22 @@
 //!
 //! Upstream counterpart: none. `kyvtest_migrate::rewrite_suite` changes the text; this module runs the rewritten file
 //! in memory as `kyverno test` would, and rewrites it again with the results: a policy that does not match a resource
-//! gets no row for it, and a row that expected `skip` expects `pass` if the new policy has no condition to skip by.
+//! gets no row for it, and a row that expected `skip` expects `pass` if the new policy has no condition to skip by. A file
+//! that does not pass as the original does is refused.
+
+mod companions;
 
 use std::{collections::BTreeMap, io};
 
 use kyvtest_go_compat::{text::path::clean, value::Document, yaml};
-use kyvtest_migrate::{Replaced, Reported, ResourceType, RewrittenSuite, rewrite_suite};
+use kyvtest_migrate::{
+    Refusal, RefusalCode, Replaced, Reported, ResourceType, RewrittenSuite, rewrite_suite, with_file,
+};
 use kyvtest_model::{kube::Discovery, verdict::Status};
 
+use self::companions::Companion;
 use crate::{
-    run::{Outcome, Settings, run},
+    run::{Case, Outcome, Settings, run},
     suite::{Files, Memory, Options, Overlay, Suite, load},
 };
 
@@ -48,6 +54,9 @@ pub fn rewrite(
     let discovery = Discovery::kubernetes();
     let types = |name: &str, kind: Option<&str>| types(&suites, &discovery, name, kind);
     let operations = |policy: &str, resource: &str| operation(&suites, policy, resource);
+    let stays = moved
+        .iter()
+        .any(|moved| moved.stays && suites.iter().any(|suite| reads(suite, test, &clean(&moved.old))));
     let attempt = |reports: &dyn Fn(&str, &str) -> Option<Reported>| {
         let suite = kyvtest_migrate::Suite {
             policies,
@@ -55,6 +64,7 @@ pub fn rewrite(
             types: &types,
             operations: &operations,
             reports,
+            stays,
             context: CONTEXT,
         };
         rewrite_suite(&text, &suite).map_err(io::Error::other)
@@ -62,22 +72,45 @@ pub fn rewrite(
     let Some(first) = attempt(&|_, _| None)? else {
         return Ok(None);
     };
-    let context = context(files, test, &first)?;
-    let reported = reported(files, test, &first.text, moved, context.as_deref());
+    let trial = Trial { files, test, moved };
+    let mut companions = copied(files, test, &first)?;
+    let mut cases = trial.run(&first.text, &companions)?;
+    let candidates = [
+        companions::user(&suites),
+        companions::namespaces(files, test, &suites)?,
+        companions::images(&suites).filter(|_| first.copied.is_empty()),
+    ];
+    for candidate in candidates.into_iter().flatten() {
+        if errors(&cases) == 0 {
+            break;
+        }
+        let more: Vec<Companion> = companions.iter().cloned().chain([candidate]).collect();
+        let with = trial.run(&first.text, &more)?;
+        if errors(&with) < errors(&cases) {
+            (companions, cases) = (more, with);
+        }
+    }
+    let reported = reported(&cases);
     let second = attempt(&|policy, resource| reported.get(&(policy.to_owned(), resource.to_owned())).copied())?;
-    Ok(second.map(|mut second| {
-        second.files.extend(context.map(|text| (CONTEXT.to_owned(), text)));
-        second
-    }))
+    let Some(mut second) = second else { return Ok(None) };
+    let settings = Settings::new(true);
+    let before: Vec<Case> = suites.iter().flat_map(|suite| run(suite, &settings).cases).collect();
+    let after = trial.run(&second.text, &companions)?;
+    second.refusal = refusal(&before, &after);
+    for companion in companions {
+        second.text = with_file(&second.text, companion.field, companion.name).map_err(io::Error::other)?;
+        second.files.push((companion.name.to_owned(), companion.text));
+    }
+    Ok(Some(second))
 }
 
 /// The name of the file with the objects that the new policies copy, next to the test file.
 const CONTEXT: &str = "context-migrated.yaml";
 
-/// The text of that file; `None` if nothing is copied.
-fn context(files: &dyn Files, test: &str, suite: &RewrittenSuite) -> io::Result<Option<String>> {
+/// The file with the objects that generate rules copy, if there are any.
+fn copied(files: &dyn Files, test: &str, suite: &RewrittenSuite) -> io::Result<Vec<Companion>> {
     if suite.copied.is_empty() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let mut resources = Vec::new();
     for path in &suite.copied {
@@ -88,13 +121,46 @@ fn context(files: &dyn Files, test: &str, suite: &RewrittenSuite) -> io::Result<
         let objects = trees.map(|tree| Document::from(tree.root()).root().to_serde());
         resources.extend(objects.filter(serde_json::Value::is_object));
     }
-    let context = serde_json::json!({
-        "apiVersion": "cli.kyverno.io/v1alpha1",
-        "kind": "Context",
-        "metadata": {"name": "context"},
-        "spec": {"resources": resources},
-    });
-    Ok(Some(Document::from(&context).root().to_yaml()))
+    Ok(vec![companions::context(&resources)])
+}
+
+/// Why a rewritten test file is not written; `None` if its rows pass as those of the original do. Rows of an original that does not
+/// pass are compared no further, unless a new policy cannot be evaluated.
+fn refusal(before: &[Case], after: &[Case]) -> Option<Refusal> {
+    let message = |case: &Case| {
+        let answer = case.kyverno.as_ref().filter(|answer| answer.status == Status::Error)?;
+        case.outcome.fails().then(|| answer.message.clone())
+    };
+    if let Some((case, message)) = after.iter().find_map(|case| Some((case, message(case)?))) {
+        let reason = format!(
+            "policy `{}` cannot be evaluated on `{}` ({message}): values of variables do not replace what the policy looks up; describe \
+             it in a `context` file",
+            case.policy, case.resource.name
+        );
+        return Some(Refusal::new(RefusalCode::Context, reason));
+    }
+    if before.iter().any(|case| case.outcome.fails()) {
+        return None;
+    }
+    if after.is_empty() && !before.is_empty() {
+        let reason = "no new policy reports on the resources of any row";
+        return Some(Refusal::new(RefusalCode::Match, reason));
+    }
+    let case = after.iter().find(|case| case.outcome.fails())?;
+    let reason = format!(
+        "policy `{}` decides `{}` differently: {}",
+        case.policy, case.resource.name, case.reason
+    );
+    Some(Refusal::new(RefusalCode::Refuted, reason))
+}
+
+fn errors(cases: &[Case]) -> usize {
+    let is_error = |case: &&Case| {
+        case.kyverno
+            .as_ref()
+            .is_some_and(|answer| answer.status == Status::Error)
+    };
+    cases.iter().filter(is_error).count()
 }
 
 fn folder(path: &str) -> &str {
@@ -158,44 +224,58 @@ fn operation(suites: &[Suite], policy: &str, resource: &str) -> Option<String> {
     value.value.root().as_str().map(str::to_owned)
 }
 
-/// The results of the new policies for the resources of the rows that name them.
-fn reported(
-    files: &dyn Files,
-    test: &str,
-    text: &str,
-    moved: &[Moved],
-    context: Option<&str>,
-) -> BTreeMap<(String, String), Reported> {
-    let mut over = Memory::default();
-    over.add(test, text);
-    if let Some(context) = context {
-        over.add(&format!("{}/{CONTEXT}", folder(test)), context);
-    }
-    for moved in moved {
-        for (name, text) in &moved.new {
-            over.add(&format!("{}/{name}", folder(&moved.old)), text.as_str());
+/// Runs a rewritten test file in memory.
+struct Trial<'t> {
+    files: &'t dyn Files,
+    test: &'t str,
+    moved: &'t [Moved],
+}
+
+impl Trial<'_> {
+    fn run(&self, text: &str, companions: &[Companion]) -> io::Result<Vec<Case>> {
+        let mut text = text.to_owned();
+        let mut over = Memory::default();
+        for companion in companions {
+            text = with_file(&text, companion.field, companion.name).map_err(io::Error::other)?;
+            over.add(
+                &format!("{}/{}", folder(self.test), companion.name),
+                companion.text.as_str(),
+            );
         }
-    }
-    let overlay = Overlay { under: files, over };
-    let settings = Settings::new(true);
-    let mut reported = BTreeMap::new();
-    for suite in load(&overlay, test, &Options::default()) {
-        for case in run(&suite, &settings).cases {
-            let result = match (&case.kyverno, case.outcome) {
-                (Some(answer), _) => match answer.status {
-                    Status::Pass => Reported::Pass,
-                    Status::Fail | Status::Warn => Reported::Fail,
-                    Status::Skip => Reported::Skip,
-                    Status::NoMatch => Reported::Nothing,
-                    _ => Reported::Error,
-                },
-                (None, Outcome::Unmatched | Outcome::Skip | Outcome::Silent) => Reported::Nothing,
-                (None, _) => continue,
-            };
-            let key = &case.resource;
-            for name in [key.name.clone(), format!("{}/{}", key.namespace, key.name)] {
-                reported.insert((case.policy.clone(), name), result);
+        over.add(self.test, text);
+        for moved in self.moved {
+            for (name, text) in &moved.new {
+                over.add(&format!("{}/{name}", folder(&moved.old)), text.as_str());
             }
+        }
+        let overlay = Overlay {
+            under: self.files,
+            over,
+        };
+        let suites = load(&overlay, self.test, &Options::default());
+        let settings = Settings::new(true);
+        Ok(suites.iter().flat_map(|suite| run(suite, &settings).cases).collect())
+    }
+}
+
+/// The results of the new policies for the resources of the rows that name them.
+fn reported(cases: &[Case]) -> BTreeMap<(String, String), Reported> {
+    let mut reported = BTreeMap::new();
+    for case in cases {
+        let result = match (&case.kyverno, case.outcome) {
+            (Some(answer), _) => match answer.status {
+                Status::Pass => Reported::Pass,
+                Status::Fail | Status::Warn => Reported::Fail,
+                Status::Skip => Reported::Skip,
+                Status::NoMatch => Reported::Nothing,
+                _ => Reported::Error,
+            },
+            (None, Outcome::Fail | Outcome::Unmatched | Outcome::Skip | Outcome::Silent) => Reported::Nothing,
+            (None, _) => continue,
+        };
+        let key = &case.resource;
+        for name in [key.name.clone(), format!("{}/{}", key.namespace, key.name)] {
+            reported.insert((case.policy.clone(), name), result);
         }
     }
     reported
@@ -204,7 +284,7 @@ fn reported(
 #[cfg(test)]
 mod tests {
     use kyvtest_go_compat::{diagnostic::Sources, value::Document, yaml};
-    use kyvtest_migrate::{Options as Migrating, Replaced, migrate, migrate_exception};
+    use kyvtest_migrate::{Options as Migrating, RefusalCode, Replaced, RewrittenSuite, migrate, migrate_exception};
     use kyvtest_model::{
         kube::Discovery,
         policy::{self, Loaded, Purpose},
@@ -216,77 +296,120 @@ mod tests {
         suite::{Files, Memory, Options, load},
     };
 
-    const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/migrate/suite");
-
-    fn fixture(name: &str) -> String {
-        std::fs::read_to_string(format!("{FOLDER}/{name}")).expect("a fixture")
+    /// A suite of `fixtures/migrate` and its rewriting.
+    struct Fixture {
+        folder: String,
+        files: Memory,
+        rewritten: RewrittenSuite,
     }
 
-    fn loaded(name: &str, purpose: Purpose) -> Loaded {
-        let text = fixture(name);
+    fn loaded(text: &str, purpose: Purpose) -> Loaded {
         let mut loaded = Loaded::default();
-        let file = Sources::new().add(name, text.as_str());
+        let file = Sources::new().add("fixture", text);
         let stream = yaml::read(text.as_bytes(), yaml::Mode::Lax, &yaml::Limits::default());
         policy::load(stream, file, purpose, &mut loaded);
         loaded
     }
 
-    #[test]
-    fn a_rewritten_suite_passes_as_the_original_did() {
-        let mut files = Memory::default();
-        for name in ["policy.yaml", "exception.yaml", "resources.yaml", "kyverno-test.yaml"] {
-            files.add(&format!("suite/{name}"), fixture(name));
+    impl Fixture {
+        fn text(&self, name: &str) -> String {
+            std::fs::read_to_string(format!("{}/{name}", self.folder)).expect("a fixture")
         }
-        let policies = loaded("policy.yaml", Purpose::Policies);
-        let discovery = Discovery::kubernetes();
-        let replaced: Vec<Replaced> = policies
-            .classic()
-            .map(|policy| Replaced {
-                key: policy.key(),
-                migration: migrate(policy, &discovery, &Migrating::default()),
-            })
-            .collect();
-        let yaml = |object: &serde_json::Value| Document::from(object).root().to_yaml();
-        let objects: Vec<String> = replaced
-            .iter()
-            .flat_map(|one| one.migration.objects())
-            .map(yaml)
-            .collect();
-        let exceptions = loaded("exception.yaml", Purpose::Exceptions);
-        let exception = migrate_exception(&exceptions.exceptions[0], &replaced);
-        let exception = exception.expect("a translation").expect("a migrated rule");
-        let moved = [
-            Moved {
-                old: "suite/policy.yaml".to_owned(),
+
+        /// Rewrites a suite for its migrated policies.
+        fn new(folder: &str, names: &[&str]) -> Self {
+            let folder = format!("{}/fixtures/migrate/{folder}", env!("CARGO_MANIFEST_DIR"));
+            let text = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).expect("a fixture");
+            let mut files = Memory::default();
+            for name in names {
+                files.add(&format!("suite/{name}"), text(name));
+            }
+            let policies = loaded(&text("policy.yaml"), Purpose::Policies);
+            let discovery = Discovery::kubernetes();
+            let replaced: Vec<Replaced> = policies
+                .classic()
+                .map(|policy| Replaced {
+                    key: policy.key(),
+                    migration: migrate(policy, &discovery, &Migrating::default()),
+                })
+                .collect();
+            let yaml = |object: &serde_json::Value| Document::from(object).root().to_yaml();
+            let objects = replaced.iter().flat_map(|one| one.migration.objects()).map(yaml);
+            let moved = |name: &str, text: String| Moved {
+                old: format!("suite/{name}.yaml"),
                 stays: false,
-                new: vec![("new-policy.yaml".to_owned(), objects.join("---\n"))],
-            },
-            Moved {
-                old: "suite/exception.yaml".to_owned(),
-                stays: false,
-                new: vec![("new-exception.yaml".to_owned(), yaml(&exception.object))],
-            },
-        ];
-        let placed = replaced.into_iter().map(|one| ("suite/policy.yaml".to_owned(), one));
-        // A policy of the same name that the suite does not read changes nothing.
-        let placed: Vec<(String, Replaced)> = placed
-            .flat_map(|(file, one)| [("elsewhere/policy.yaml".to_owned(), one.clone()), (file, one)])
-            .collect();
-        let rewritten = rewrite(&files, "suite/kyverno-test.yaml", &moved, &placed);
-        let rewritten = rewritten.expect("YAML").expect("a change");
-        assert_eq!(rewritten.text, fixture("rewritten.yaml"));
-        assert_eq!(rewritten.notes.join("\n") + "\n", fixture("notes.txt"));
-        for moved in &moved {
-            for (name, text) in &moved.new {
+                new: vec![(format!("new-{name}.yaml"), text)],
+            };
+            let mut replacements = vec![moved("policy", objects.collect::<Vec<_>>().join("---\n"))];
+            if names.contains(&"exception.yaml") {
+                let exceptions = loaded(&text("exception.yaml"), Purpose::Exceptions);
+                let exception = migrate_exception(&exceptions.exceptions[0], &replaced);
+                let exception = exception.expect("a translation").expect("a migrated rule");
+                replacements.push(moved("exception", yaml(&exception.object)));
+            }
+            // A policy of the same name that the suite does not read changes nothing.
+            let placed: Vec<(String, Replaced)> = replaced
+                .into_iter()
+                .flat_map(|one| ["elsewhere", "suite"].map(|folder| (format!("{folder}/policy.yaml"), one.clone())))
+                .collect();
+            let rewritten = rewrite(&files, "suite/kyverno-test.yaml", &replacements, &placed);
+            let rewritten = rewritten.expect("YAML").expect("a change");
+            for (name, text) in replacements.iter().flat_map(|moved| &moved.new).chain(&rewritten.files) {
                 files.add(&format!("suite/{name}"), text.as_str());
             }
+            files.add("suite/kyverno-test.yaml", rewritten.text.as_str());
+            Self {
+                folder,
+                files,
+                rewritten,
+            }
         }
-        files.add("suite/kyverno-test.yaml", rewritten.text);
-        let suites = load(&files as &dyn Files, "suite/kyverno-test.yaml", &Options::default());
-        let result = run(&suites[0], &Settings::new(true));
-        assert!(!result.cases.is_empty());
-        for case in &result.cases {
-            assert_eq!(case.outcome, Outcome::Pass, "{}: {}", case.policy, case.reason);
+
+        fn passes_as_recorded(&self) {
+            assert_eq!(self.rewritten.refusal, None);
+            assert_eq!(self.rewritten.text, self.text("rewritten.yaml"));
+            let notes = self.rewritten.notes.iter().map(|note| format!("{note}\n"));
+            assert_eq!(notes.collect::<String>(), self.text("notes.txt"));
+            let suites = load(
+                &self.files as &dyn Files,
+                "suite/kyverno-test.yaml",
+                &Options::default(),
+            );
+            let result = run(&suites[0], &Settings::new(true));
+            assert!(!result.cases.is_empty());
+            for case in &result.cases {
+                assert_eq!(case.outcome, Outcome::Pass, "{}: {}", case.policy, case.reason);
+            }
         }
+    }
+
+    #[test]
+    fn a_rewritten_suite_passes_as_the_original_did() {
+        let names = ["policy.yaml", "exception.yaml", "resources.yaml", "kyverno-test.yaml"];
+        Fixture::new("suite", &names).passes_as_recorded();
+    }
+
+    #[test]
+    fn users_and_namespaces_that_new_policies_see_are_described() {
+        let fixture = Fixture::new("companions", &["policy.yaml", "resources.yaml", "kyverno-test.yaml"]);
+        fixture.passes_as_recorded();
+        let names: Vec<&str> = fixture.rewritten.files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["user-info-migrated.yaml", "values-migrated.yaml"]);
+    }
+
+    #[test]
+    fn image_data_in_values_is_moved_to_the_context() {
+        let names = ["policy.yaml", "resources.yaml", "values.yaml", "kyverno-test.yaml"];
+        let fixture = Fixture::new("images", &names);
+        fixture.passes_as_recorded();
+        let names: Vec<&str> = fixture.rewritten.files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["context-migrated.yaml"]);
+    }
+
+    #[test]
+    fn a_suite_whose_values_replace_a_lookup_is_refused() {
+        let names = ["policy.yaml", "resources.yaml", "values.yaml", "kyverno-test.yaml"];
+        let refusal = Fixture::new("lookups", &names).rewritten.refusal;
+        assert_eq!(refusal.map(|refusal| refusal.code), Some(RefusalCode::Context));
     }
 }

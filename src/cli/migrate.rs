@@ -252,8 +252,9 @@ impl Args {
             files::write(directory, self.force, &outcome, &sources)?;
         }
         self.print(&outcome, &sources, output)?;
+        let refused = outcome.suites().any(|suite| suite.refusal.is_some());
         let rows = outcome.rows;
-        if outcome.exceptions.iter().any(|row| row.result.is_err()) {
+        if refused || outcome.exceptions.iter().any(|row| row.result.is_err()) {
             exit = exit.combine(Exit::BelowThreshold);
         }
         let weak = |rule: &MigratedRule| match rule.label {

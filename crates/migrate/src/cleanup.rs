@@ -53,6 +53,7 @@ pub fn migrate_cleanup(policy: &CleanupPolicy, discovery: &Discovery, options: &
         objects: Vec::new(),
         variants: Vec::new(),
         rejected: Vec::new(),
+        in_cel: false,
         counterexample: None,
         notes: Vec::new(),
     };

@@ -42,4 +42,4 @@ pub use expr::Expr;
 pub use migrate::{Existing, MigratedRule, Migration, Options, RuleLabel, migrate};
 pub use refusal::{Refusal, RefusalCode};
 pub use scope::{Scope, Subject};
-pub use suite::{Reported, ResourceType, RewrittenSuite, Suite, rewrite_suite};
+pub use suite::{Reported, ResourceType, RewrittenSuite, Suite, rewrite_suite, with_file};

@@ -118,6 +118,9 @@ pub struct MigratedRule {
     pub counterexample: Option<Box<Counterexample>>,
     /// What else is to be known.
     pub notes: Vec<String>,
+    /// Whether the rule is a `validate.cel` rule: Kyverno reports an expression that cannot be evaluated as a violation there, and
+    /// as an error in a ValidatingPolicy.
+    pub in_cel: bool,
 }
 
 /// A policy and what became of it.
@@ -241,6 +244,7 @@ fn migrate_rule(
         objects: Vec::new(),
         variants: Vec::new(),
         rejected: Vec::new(),
+        in_cel: rule.validate.as_ref().is_some_and(|validate| validate.cel.is_some()),
         counterexample: None,
         notes: Vec::new(),
     };

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use kyvtest_go_compat::yaml::{self, Edits, Entry, Node, Span, emit};
 use serde_json::Value as Json;
 
-use crate::{MigratedRule, exception::Replaced};
+use crate::{MigratedRule, Refusal, exception::Replaced};
 
 /// What rows are grouped by: the result, and the operation.
 type RowKey = (String, Option<String>);
@@ -50,6 +50,8 @@ pub struct Suite<'s> {
     pub operations: &'s dyn Fn(&str, &str) -> Option<String>,
     /// What a new policy reports for a resource; `None` if unknown.
     pub reports: &'s dyn Fn(&str, &str) -> Option<Reported>,
+    /// Whether one of the replaced files stays in use, because not all of it was migrated.
+    pub stays: bool,
     /// The name of the file that describes the objects which generate rules copy.
     pub context: &'s str,
 }
@@ -73,6 +75,8 @@ pub struct RewrittenSuite {
     pub copied: Vec<String>,
     /// Files to write beside the test file, by name.
     pub files: Vec<(String, String)>,
+    /// Why the rewritten file does not pass as the original does; it is not written then.
+    pub refusal: Option<Refusal>,
 }
 
 /// Rewrites a test file; `None` if nothing in it changes.
@@ -112,10 +116,7 @@ pub fn rewrite_suite(text: &str, suite: &Suite<'_>) -> Result<Option<RewrittenSu
         if root.get("context").is_some() {
             notes.push("the objects that are copied have to be added to the `context` file by hand".to_owned());
         } else {
-            if !text.ends_with('\n') {
-                text.push('\n');
-            }
-            text = format!("{text}context: {}\n", emit::quote(suite.context));
+            text = with_file(&text, "context", suite.context)?;
         }
     }
     Ok(Some(RewrittenSuite {
@@ -123,7 +124,25 @@ pub fn rewrite_suite(text: &str, suite: &Suite<'_>) -> Result<Option<RewrittenSu
         notes,
         copied,
         files: Vec::new(),
+        refusal: None,
     }))
+}
+
+/// Sets a field of a test file to the name of a file.
+///
+/// # Errors
+/// Text that is not YAML.
+pub fn with_file(text: &str, field: &str, file: &str) -> Result<String, yaml::Error> {
+    let tree = yaml::read_first(text, yaml::Mode::Lax, &yaml::Limits::default())?;
+    let entry = tree.root().as_map().and_then(|entries| entries.get(field));
+    let name = emit::quote(file);
+    if let Some(entry) = entry {
+        let mut edits = Edits::new(text);
+        edits.replace(entry.value.span(), name);
+        return Ok(edits.finish());
+    }
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    Ok(format!("{text}{end}{field}: {name}\n"))
 }
 
 struct Rewrite<'t, 's> {
@@ -203,9 +222,14 @@ impl Rewrite<'_, '_> {
         }
         let rows = self.new_rows(row, &rules, &format!("policy `{policy}`, rule `{rule_name}`"));
         if rows.is_empty() {
+            let goes = !self.suite.stays && !self.edits.is_flow(row);
+            let becomes = if goes { "is left out" } else { "stays" };
             self.notes.push(format!(
-                "the row for policy `{policy}`, {rule_name} stays: none of the new policies is about its resources"
+                "the row for policy `{policy}`, {rule_name} {becomes}: no new policy reports on its resources"
             ));
+            if goes {
+                self.edits.replace(lines(row, self.text), "");
+            }
             return;
         }
         let source = row.get("cloneSourceResource").and_then(Node::as_str);
@@ -238,7 +262,11 @@ impl Rewrite<'_, '_> {
         let expected = row.get("result").and_then(Node::as_str).unwrap_or_default().to_owned();
         let classic = row.get("policy").and_then(Node::as_str).unwrap_or_default();
         let mut rows: Vec<NewRow<'r>> = Vec::new();
-        for object in rules.iter().flat_map(|rule| &rule.objects) {
+        let mut covered: BTreeSet<&str> = BTreeSet::new();
+        let objects = rules
+            .iter()
+            .flat_map(|rule| rule.objects.iter().map(|object| (object, rule.in_cel)));
+        for (object, in_cel) in objects {
             let policy = object["metadata"]["name"].as_str().unwrap_or_default();
             let marker = marker(object);
             let fits = |resource: &str| {
@@ -258,29 +286,30 @@ impl Rewrite<'_, '_> {
                 }
                 continue;
             }
-            // A classic `skip` is a `pass` where the new policy has no condition for it.
+            // A classic `skip` is a `pass` if the new policy has no condition for it.
             let mut by_result: Vec<(RowKey, Vec<String>)> = Vec::new();
             for resource in written.iter().filter(|resource| fits(resource)) {
                 let reported = (self.suite.reports)(policy, resource);
                 let result = match (expected.as_str(), reported) {
-                    ("skip", Some(Reported::Pass)) => "pass".to_owned(),
-                    ("skip", Some(Reported::Skip) | None) => expected.clone(),
+                    ("skip", Some(Reported::Pass)) => {
+                        self.notes.push(format!(
+                            "{shown}: `{resource}` is skipped by the rule and passes the new policy"
+                        ));
+                        "pass".to_owned()
+                    }
+                    ("fail", Some(Reported::Error)) if in_cel => {
+                        self.notes.push(format!(
+                            "{shown}: an expression cannot be evaluated on `{resource}`, which fails the rule and is an error of the \
+                             new policy"
+                        ));
+                        "error".to_owned()
+                    }
                     _ => expected.clone(),
                 };
-                if result != expected {
-                    self.notes.push(format!(
-                        "{shown}: `{resource}` is skipped by the rule and passes the new policy"
-                    ));
-                }
-                if reported == Some(Reported::Error) && expected != "error" {
-                    self.notes.push(format!(
-                        "{shown}: the new policy cannot be evaluated on `{resource}`; values of variables no longer count, and what \
-                         the policy looks up has to be in the `context` file"
-                    ));
-                }
                 let written = row.get("operation").is_some();
                 let operation = (self.suite.operations)(classic, resource).filter(|_| !written);
                 let key = (result, operation);
+                covered.insert(resource);
                 match by_result.iter_mut().find(|(known, _)| *known == key) {
                     Some((_, resources)) => resources.push((*resource).to_owned()),
                     None => by_result.push((key, vec![(*resource).to_owned()])),
@@ -296,6 +325,14 @@ impl Rewrite<'_, '_> {
                     operation,
                 });
             }
+        }
+        for resource in written
+            .iter()
+            .filter(|resource| !rows.is_empty() && !covered.contains(*resource))
+        {
+            self.notes.push(format!(
+                "{shown}: `{resource}` is left out: no new policy reports on it"
+            ));
         }
         rows
     }
@@ -367,6 +404,16 @@ fn content(row: Node<'_>, text: &str) -> Span {
     let own = &text[span.start as usize..span.end as usize];
     let length = u32::try_from(own.trim_end().len()).unwrap_or_default();
     Span::new(span.start, span.start + length)
+}
+
+/// The lines of a row of a block list.
+fn lines(row: Node<'_>, text: &str) -> Span {
+    let span = content(row, text);
+    let (start, end) = (span.start as usize, span.end as usize);
+    let start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+    let end = text[end..].find('\n').map_or(text.len(), |at| end + at + 1);
+    let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+    Span::new(offset(start), offset(end))
 }
 
 /// A rule as it is written in the policy, not as Kyverno generates it for controllers.

@@ -81,6 +81,9 @@ impl Type {
         let required =
             checks.iter().any(|check| check.is_requirement()) || ALWAYS_REQUIRED.contains(&(self.name(), name));
         let nil = field.pointer || matches!(shape, Shape::List(_) | Shape::Map(_));
+        let choices: Vec<&'static str> = checks.iter().filter_map(|check| check.choices()).flatten().collect();
+        // A choice that clients may leave out is made by the server, such as the pull policy of images.
+        let filled = default.is_some() || field.omit == Omit::Empty && !choices.is_empty();
         // A zero value behind a pointer is a value.
         let drops_zero = field.omit == Omit::Empty || default.is_some_and(|default| !Node::is_empty(default));
         Some(Field {
@@ -88,10 +91,10 @@ impl Type {
             always: field.always_written()
                 || default.is_some_and(|default| field.pointer || !Node::is_empty(default))
                 || required,
-            required: required || field.omit == Omit::Never && !nil,
+            required: required && !filled || field.omit == Omit::Never && !nil,
             nullable: field.omit == Omit::Never && nil && default.is_none() && !required,
             nonzero: !field.pointer && (drops_zero || required),
-            choices: checks.iter().filter_map(|check| check.choices()).flatten().collect(),
+            choices,
             shape,
         })
     }

@@ -15,7 +15,7 @@ use kyvtest_migrate::{MigratedRule, RuleLabel};
 use kyvtest_prove::body::Counterexample;
 
 /// Differences of every migration, reported once: codes and texts.
-const DIFFERENCES: [(&str, &str); 3] = [
+const DIFFERENCES: [(&str, &str); 4] = [
     (
         "C01",
         "a request that a rule skips is reported as `pass`, or not at all, by a ValidatingPolicy",
@@ -25,6 +25,10 @@ const DIFFERENCES: [(&str, &str); 3] = [
         "denials read `Policy NAME failed: MESSAGE`, without the rule and the path of the violation",
     ),
     ("C03", "a policy stops at the first validation that fails"),
+    (
+        "C04",
+        "an expression of `validate.cel` that cannot be evaluated is reported as `error`, not as `fail`",
+    ),
 ];
 
 /// Whether a rule that validates was migrated, so that its reports change.
@@ -105,6 +109,8 @@ pub(super) fn json(outcome: &Outcome, sources: &Sources) -> Json {
             "file": suite.file,
             "changed": suite.changed,
             "notes": suite.notes,
+            "code": suite.refusal.as_ref().map(|refusal| refusal.code.as_str()),
+            "reason": suite.refusal.as_ref().map(|refusal| &refusal.reason),
         })
     });
     let differences = DIFFERENCES
@@ -172,6 +178,12 @@ fn companions(outcome: &Outcome, sources: &Sources) -> Vec<String> {
                 place_text(refusal.span.unwrap_or(row.exception.origin.span), sources)
             ),
         });
+    }
+    for suite in outcome.suites() {
+        if let Some(refusal) = &suite.refusal {
+            let (code, reason) = (refusal.code.as_str(), &refusal.reason);
+            lines.push(format!("test file `{}`: NOT-REWRITTEN({code}), {reason}", suite.file));
+        }
     }
     for suite in outcome.suites().filter(|suite| suite.changed) {
         lines.push(format!("test file `{}`: rewritten", suite.file));

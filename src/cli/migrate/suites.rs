@@ -19,7 +19,7 @@ use kyvtest_go_compat::{
     text::path::clean,
     yaml::{self, Limits, Mode},
 };
-use kyvtest_migrate::Replaced;
+use kyvtest_migrate::{Refusal, Replaced};
 
 /// A test file and its rewriting.
 pub(super) struct SuiteRow {
@@ -29,6 +29,8 @@ pub(super) struct SuiteRow {
     /// The file as it is and as it is rewritten, if it changes.
     pub(super) texts: Option<(String, String)>,
     pub(super) notes: Vec<String>,
+    /// Why the file is not rewritten.
+    pub(super) refusal: Option<Refusal>,
 }
 
 /// A directory with test files, rewritten.
@@ -102,11 +104,14 @@ pub(super) fn rewritten(
             let message = format!("cannot rewrite `{test}`: {error}");
             Diagnostic::new(Code::OutputFailed, message)
         })?;
+        let refusal = suite.as_ref().and_then(|suite| suite.refusal.clone());
+        let suite = suite.filter(|_| refusal.is_none());
         let mut row = SuiteRow {
             file: test.clone(),
             changed: suite.is_some(),
             texts: None,
             notes: Vec::new(),
+            refusal,
         };
         if let (Some(suite), Some(path)) = (suite, below(&test)) {
             row.notes = suite.notes;
