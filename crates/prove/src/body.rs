@@ -116,7 +116,7 @@ pub struct Counterexample {
 }
 
 impl Counterexample {
-    /// `raw` if the difference shows only on objects that an API server refuses or changes.
+    /// `raw` if the difference shows only on objects that an API server rejects or changes.
     pub fn data(&self) -> Data {
         self.data
     }
@@ -559,7 +559,7 @@ impl Match<'_> {
                     match self.replay(scenario) {
                         Some(found) if self.options.data == Data::Raw => return Found::Differs(Box::new(found)),
                         Some(_) => {
-                            "a difference was found only on objects that an API server refuses".clone_into(&mut reason);
+                            "a difference was found only on objects that an API server rejects".clone_into(&mut reason);
                         }
                         None => {
                             if reason.is_empty() {
