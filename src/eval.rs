@@ -313,7 +313,7 @@ impl Evaluator {
             &self.cluster.discovery,
         );
         if let Some(problem) = controller.registration_problem() {
-            let message = format!("the API server refuses Kyverno's webhooks, so Kyverno sees no request: {problem}");
+            let message = format!("the API server rejects Kyverno's webhooks, so Kyverno sees no request: {problem}");
             self.problems
                 .push(Diagnostic::new(Code::PolicyRefused, message).with_severity(Severity::Warning));
         }

@@ -310,7 +310,7 @@ impl Args {
         if refused > most {
             let more = refused - most;
             let message = format!(
-                "the API server refuses {} more object{}",
+                "the API server rejects {} more object{}",
                 more,
                 if more == 1 { "" } else { "s" }
             );

@@ -223,7 +223,7 @@ fn note_native(
 /// A sentence on the effect of the data lens on a case; `None` if it has none.
 pub(super) fn describe(case: &Case, answers: &[&Response], rule: Option<&str>) -> Option<String> {
     if answers.iter().any(|answer| answer.lens.refused) {
-        return Some("judged on the object as written: the API server refuses it".to_owned());
+        return Some("judged on the object as written: the API server rejects it".to_owned());
     }
     let with_raw = |status: Status| Some(format!("with `--data raw` the status is {status}"));
     if let Some(status) = answers.iter().find_map(|answer| answer.lens.raw_native) {
@@ -264,7 +264,7 @@ pub fn refused_object(subject: &str, refused: &Refused) -> Diagnostic {
     let first = errors
         .next()
         .map_or_else(|| refused.message.clone(), ToString::to_string);
-    let message = format!("the API server refuses {subject}: {first}");
+    let message = format!("the API server rejects {subject}: {first}");
     let diagnostic = Diagnostic::new(Code::RefusedObject, message);
     errors.fold(diagnostic, |diagnostic, error| diagnostic.with_note(error.to_string()))
 }

@@ -602,7 +602,7 @@ fn refused_objects_do_not_drown_the_rest() {
     };
     let few = warnings(&[]);
     assert_eq!(few.matches("warning[KT044]").count(), 4, "{few}");
-    assert!(few.contains("the API server refuses 2 more objects"), "{few}");
+    assert!(few.contains("the API server rejects 2 more objects"), "{few}");
     let all = warnings(&["--details"]);
     assert_eq!(all.matches("warning[KT044]").count(), 5, "{all}");
     let strict = kyvtest(&["run", folder, NOW, "--strict-resources"]);

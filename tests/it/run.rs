@@ -77,7 +77,7 @@ fn the_data_lens_decides_what_policies_see() {
     let notes: Vec<&str> = notes.map(|case| case["data"].as_str().unwrap_or_default()).collect();
     let (differs, refused) = (
         "with `--data raw` the status is fail",
-        "judged on the object as written: the API server refuses it",
+        "judged on the object as written: the API server rejects it",
     );
     assert_eq!(notes, [differs, differs, "", differs, refused, refused]);
 }

@@ -118,7 +118,7 @@ pub struct Counterexample {
 }
 
 impl Counterexample {
-    /// `raw` if the difference shows only on objects that an API server refuses or changes.
+    /// `raw` if the difference shows only on objects that an API server rejects or changes.
     pub fn data(&self) -> Data {
         self.data
     }

@@ -4,7 +4,7 @@
 //! the cells where it reads none of them. A guard that does not hold proves nothing: the cell is searched instead.
 //!
 //! Where the two sides' dialects of CEL differ is the matter of `dialect` beside this. Not looked at are functions that only
-//! Kyverno knows: the API server refuses such a policy.
+//! Kyverno knows: the API server rejects such a policy.
 
 use std::collections::BTreeSet;
 

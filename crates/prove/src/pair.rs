@@ -81,7 +81,7 @@ pub struct Missing {
 /// The code of a policy that is written for JSON payloads.
 pub const JSON_MODE: &str = "json-mode";
 
-/// The code of a native policy that the API server refuses.
+/// The code of a native policy that the API server rejects.
 pub const VAP_INVALID: &str = "vap-invalid";
 
 /// A policy and its twin.

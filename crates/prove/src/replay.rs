@@ -171,7 +171,7 @@ impl<'d> Engines<'d> {
         self
     }
 
-    /// Why the API server refuses the webhook that Kyverno registers for the policy.
+    /// Why the API server rejects the webhook that Kyverno registers for the policy.
     pub fn registration_problem(&self) -> Option<&str> {
         self.controller.registration_problem()
     }

@@ -380,7 +380,7 @@ pub(in crate::cli) fn human(name: &str, compared: &Compared, world: &World, sour
         return text;
     };
     if example.data() == Data::Raw {
-        text.push_str("  data=raw: an API server refuses or changes the objects of the request\n");
+        text.push_str("  data=raw: an API server rejects or changes the objects of the request\n");
     }
     match &compared.explanation {
         Some(explanation) => {

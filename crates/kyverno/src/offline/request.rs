@@ -23,7 +23,7 @@ use crate::{
     generating_policy::CompiledGeneratingPolicy,
     input::Input,
     lens::Lens,
-    refusal::{RuleReview, Refusal},
+    refusal::{Refusal, RuleReview},
     response::RuleResponse,
     schedule,
     webhook::{Call, Webhook},

@@ -54,7 +54,7 @@ pub(super) fn draft(
         let inlined = kyvtest_prove::inline(text, &variables);
         conditions.push((condition.name.value.clone(), inlined));
     }
-    // A condition that is an error at the API server refuses the request, whatever the actions of the policy are.
+    // A condition that is an error at the API server denies the request, whatever the actions of the policy are.
     let guard = if style.preconditions == Preconditions::Match {
         None
     } else {

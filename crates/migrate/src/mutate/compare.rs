@@ -202,7 +202,7 @@ impl<'m> Match<'m> {
     }
 
     /// Evaluates a request on both sides. Returns the same request with the new object, if the rule changed it. A request
-    /// that the API server refuses anyway is left out.
+    /// that the API server rejects anyway is left out.
     fn compare(&mut self, scenario: Scenario) -> Result<Option<Scenario>, Refusal> {
         let mut sent = scenario.request.clone();
         if self.server.admit(&mut sent).is_err() {

@@ -278,7 +278,7 @@ impl<'s> Both<'s> {
         }
     }
 
-    /// Sends a request through both sides; `None` if the objects after admission are the same, or the server refuses the
+    /// Sends a request through both sides; `None` if the objects after admission are the same, or the server rejects the
     /// request before any policy.
     fn replay(&mut self, scenario: &Scenario) -> Option<Counterexample> {
         if !shows(&scenario.request.cell()) {

@@ -87,7 +87,7 @@ impl Match<'_> {
     pub(super) fn smallest(&mut self, found: Counterexample) -> Shown {
         let class = found.class();
         let sent = found.scenario().clone();
-        // What the server refuses when it gets it once more stays as it is.
+        // What the server rejects when it gets it once more stays as it is.
         let mut best = match self.show(&sent) {
             Some(again) if again.class() == class => Shown { sent, found: again },
             _ => return Shown { sent, found },
