@@ -93,7 +93,7 @@ impl Actions {
     /// action is (`BlockRequest` of `pkg/utils/engine/response.go` upstream).
     pub fn effect_of_images<'p>(&'p self, status: Status, facts: &mut impl Facts<'p>) -> Effect {
         match status {
-            Status::Fail if self.refuses(facts) => Effect::Deny,
+            Status::Fail if self.denies(facts) => Effect::Deny,
             Status::Error if self.fails_on_errors => Effect::Deny,
             Status::Fail | Status::Error => Effect::Audit,
             _ => Effect::Admit,
