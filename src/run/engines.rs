@@ -95,6 +95,8 @@ impl<'s> Engines<'s> {
         };
         let discovery = &cluster.cluster.discovery;
         let (controller, refused) = Controller::new(installed, settings.config.clone(), lens(settings), discovery);
+        // `kyverno test` compiles these policies for each resource and each JSON payload, and not before.
+        let is_used = !settings.compat || !suite.resources.is_empty() || !suite.json_payloads.is_empty();
         for policy in refused {
             let name = policy.id.name;
             let reasons: Vec<String> = policy
@@ -106,10 +108,17 @@ impl<'s> Engines<'s> {
             let errors = policy.errors.errors.iter().zip(&reasons);
             responses.diagnostics.extend(errors.map(|(error, reason)| {
                 let message = format!("policy `{name}` is rejected: {reason}");
-                Diagnostic::at(Code::PolicyRefused, error.place, message)
+                let diagnostic = Diagnostic::at(Code::PolicyRefused, error.place, message);
+                if is_used {
+                    diagnostic
+                } else {
+                    diagnostic.with_severity(Severity::Warning)
+                }
             }));
-            responses.refused.push((name, reasons.join("; ")));
-            responses.aborts = true;
+            if is_used {
+                responses.refused.push((name, reasons.join("; ")));
+                responses.aborts = true;
+            }
         }
         if !settings.compat {
             warn_about_exceptions(suite, responses);
