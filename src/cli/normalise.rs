@@ -50,8 +50,8 @@ pub(super) struct Args {
 
     /// Normalise every line of a file of JSON objects instead, in order
     ///
-    /// Keys of a line: id, operation (CREATE or UPDATE), apiVersion, kind, namespace, name, raw or raw_text, old,
-    /// plugins, objects; all but id, kind and one of the raws are optional. `plugins` lists admission plugins, by
+    /// Keys of a line: id, operation (CREATE or UPDATE), apiVersion, kind, namespace, name, subresource, raw or raw_text,
+    /// old, plugins, objects; all but id, kind and one of the raws are optional. `plugins` lists admission plugins, by
     /// default those of kube-apiserver without ServiceAccount; `objects` are all other objects of the cluster. The
     /// output line has id and object (what validating admission sees), and stored if the stored object differs, or id
     /// and rejected with stage, code, causes and message.

@@ -137,6 +137,10 @@ pub struct Request<'r> {
     pub operation: Operation,
     /// Namespace of the URL; empty means that of the object, else `default`.
     pub namespace: &'r str,
-    /// Name of the URL, for UPDATE; empty means that of the object.
+    /// Name of the URL, for UPDATE and subresources; empty means that of the object.
     pub name: &'r str,
+    /// `status`, `scale`, `eviction`, …; empty for the object itself.
+    pub subresource: &'r str,
+    /// Whether nothing is to be stored.
+    pub dry_run: bool,
 }

@@ -80,13 +80,28 @@ pub(crate) fn decode<'a, I: Input<'a>>(custom: Custom<'a>, input: I) -> Result<N
             node.set("metadata", Decoder::default().object(metadata_type(), metadata, None)?);
         }
     }
+    Ok(complete(custom, node))
+}
+
+/// Like [`decode`], but drops the fields of metadata that do not fit their types.
+///
+/// Upstream: `objectmeta.GetObjectMetaWithOptions` with `DropMalformedFields`.
+pub(crate) fn decode_stored<'a>(custom: Custom<'a>, value: Value<'a>) -> Node<'a> {
+    let mut node = Node::of(value);
+    if let Some(metadata) = value.get("metadata") {
+        node.set("metadata", Decoder::default().fitting(metadata_type(), metadata));
+    }
+    complete(custom, node)
+}
+
+fn complete<'a>(custom: Custom<'a>, mut node: Node<'a>) -> Node<'a> {
     node.set("apiVersion", Node::Text(Cow::Borrowed(custom.api_version)));
     node.set("kind", Node::Text(Cow::Borrowed(custom.kind)));
     if let Some(schema) = custom.schema {
         prune(schema, &mut node, true);
         default(schema, &mut node, true);
     }
-    Ok(node)
+    node
 }
 
 /// Drops fields that the schema does not know. `resource` keeps `apiVersion`, `kind` and `metadata`.

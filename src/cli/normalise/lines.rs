@@ -20,13 +20,14 @@ use kyvtest_normalise::{
 use kyvtest_prove::server::check_rule;
 
 /// The keys that a line may have.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "id",
     "operation",
     "apiVersion",
     "kind",
     "namespace",
     "name",
+    "subresource",
     "raw",
     "raw_text",
     "old",
@@ -88,6 +89,8 @@ impl Line<'_> {
             operation: self.operation,
             namespace: self.text("namespace"),
             name: self.text("name"),
+            subresource: self.text("subresource"),
+            ..Request::default()
         }
     }
 }
