@@ -175,6 +175,8 @@ struct Match<'s> {
     /// How many elements lists have at most; `None` if there may be any number.
     limit: Option<u32>,
     requests: u64,
+    /// Requests of models on which the engines do not differ: one of their neighbours may show a difference.
+    near: Vec<Scenario>,
 }
 
 impl<'s> Match<'s> {
@@ -191,6 +193,7 @@ impl<'s> Match<'s> {
             cases: options.cases,
             limit: None,
             requests: 0,
+            near: Vec::new(),
         };
         both.mocks = both.host(&[]);
         both
@@ -310,6 +313,12 @@ const BOUNDS: [u32; 3] = [3, 2, 1];
 /// What part of the cases a question about short lists has.
 const WITHIN: u64 = 4;
 
+/// What part of the tries one model's neighbours get.
+const NEIGHBOURS: u64 = 4;
+
+/// How many models' neighbours are tried.
+const NEAR: usize = 24;
+
 /// How many models are tried before a class is left open.
 const MODELS: usize = 12;
 
@@ -347,6 +356,16 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
         Err(found) => return both.refuted(*found),
     };
     let mut hunt = Hunt::new(a, b, options.now);
+    for near in std::mem::take(&mut both.near) {
+        if options.is_stopped() {
+            return both.stopped(decided.len());
+        }
+        if let Some(found) = hunt.search_near(&mut both, &near, options.tries / NEIGHBOURS)
+            && k.is_none()
+        {
+            return both.refuted(found);
+        }
+    }
     for (cell, _) in &undecided {
         if options.is_stopped() {
             return both.stopped(decided.len());
@@ -574,6 +593,7 @@ impl Match<'_> {
                         Ok(found) => return Found::Differs(Box::new(found)),
                         Err(refusal) => refusal,
                     };
+                    let near = if refusal.is_some() { completed(&scenario) } else { scenario.clone() };
                     match self.replay(scenario) {
                         Some(found) if self.options.data == Data::Raw => return Found::Differs(Box::new(found)),
                         Some(_) => {
@@ -581,6 +601,9 @@ impl Match<'_> {
                             refused.extend(forbidden(arena, &model, refusal.as_ref()));
                         }
                         None => {
+                            if self.near.len() < NEAR {
+                                self.near.push(near);
+                            }
                             if reason.is_empty() {
                                 "a possible difference could not be shown on a request".clone_into(&mut reason);
                             }

@@ -370,7 +370,7 @@ impl Arena {
         }
     }
 
-    fn is_within(&self, place: Place, outer: Place) -> bool {
+    pub(super) fn is_within(&self, place: Place, outer: Place) -> bool {
         place == outer || self.parent(place).is_some_and(|parent| self.is_within(parent, outer))
     }
 
@@ -577,6 +577,34 @@ impl Arena {
             return Formula::TRUE;
         }
         self.literal(Atom::AtMost(place, number))
+    }
+
+    /// A quantity of a document is at most, or less than, a constant.
+    pub(super) fn quantity(&mut self, place: Place, amount: Amount, strict: bool) -> Formula {
+        let sign = amount.0.sign();
+        if (sign < 0 || sign == 0 && strict) && self.is_amount(place) {
+            return Formula::FALSE;
+        }
+        self.literal(Atom::Quantity(place, amount, strict))
+    }
+
+    /// Whether a place is a request or a limit of a container in an object that is being written: none is negative
+    /// (`pkg/apis/core/validation`, `ValidateResourceQuantityValue`).
+    fn is_amount(&self, place: Place) -> bool {
+        let map = match (self.step(place), self.parent(place)) {
+            (Step::Value, Some(entry)) => self.parent(entry),
+            (Step::Field(_), parent) => parent,
+            _ => None,
+        };
+        let (Some(map), Some(Inner::Quantity)) = (map, Some(&self.shape(place).inner)) else {
+            return false;
+        };
+        let of_containers = |owner: Place| match &self.shape(owner).inner {
+            Inner::Struct(found) => found.name() == "core.v1.ResourceRequirements",
+            _ => false,
+        };
+        let is_list = matches!(self.step(map), Step::Field(key) if matches!(&**key, "limits" | "requests"));
+        is_list && self.parent(map).is_some_and(of_containers) && !self.is_stored(map)
     }
 
     pub(super) fn text(&mut self, place: Place, predicate: Predicate) -> Formula {

@@ -9,9 +9,9 @@ use kyvtest_cel::program::{Fold, FoldKind, NodeId};
 
 use super::Reader;
 use crate::body::{
-    formula::{Arena, Formula, Place},
+    formula::{Arena, Atom, Formula, Node, Place},
     shape::{Inner, Kind, Shape},
-    value::{Moment, Part, Result, Sym, Truth, Value, unsupported},
+    value::{Measure, Moment, Part, Result, Sym, Truth, Value, unsupported},
 };
 
 impl<'a> Reader<'a, '_> {
@@ -121,7 +121,36 @@ impl<'a> Reader<'a, '_> {
             self.slots[second.0 as usize] = Some(Value::of(Sym::At(value)));
         }
         let part = Part::each(map, bound).with(Formula::TRUE, Value::of(Sym::At(key)));
+        if fold.second.is_none()
+            && let FoldKind::Exists(body) | FoldKind::All(body) = &fold.kind
+            && let Some(truth) = self.bodies(fold, std::slice::from_ref(&part), *body)?.first()
+            && let Some(value) = self.membership(map, (bound, key), *truth, matches!(fold.kind, FoldKind::All(_)))
+        {
+            return Ok(value);
+        }
         self.run(fold, &[part])
+    }
+
+    /// Whether some key of a map is a text, or none is: the same as `in`.
+    fn membership(&mut self, map: Place, (bound, key): (Place, Place), truth: Truth, all: bool) -> Option<Value> {
+        if self.arena.not(truth.yes) != truth.no {
+            return None;
+        }
+        let &Node::Literal(atom, holds) = self.arena.look(truth.yes) else {
+            return None;
+        };
+        let &Atom::Same(a, b) = self.arena.atom(atom) else {
+            return None;
+        };
+        let other = if a == key { b } else { a };
+        let is_key = (a == key || b == key) && !self.arena.is_within(other, bound);
+        if !is_key || holds == all {
+            return None;
+        }
+        let found = self.contains(&Sym::At(other), &Sym::At(map)).ok()?;
+        let Truth { yes, no } = self.arena.truth(&found);
+        let truth = if all { Truth { yes: no, no: yes } } else { Truth { yes, no } };
+        Some(truth.value(self.arena))
     }
 
     /// Folds over the elements of a list of a document, with their positions if the number of elements is limited.
@@ -336,7 +365,10 @@ fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Place) -> Value
             Sym::Plus(place, number) => Sym::Plus(arena.move_place(*place, from, to), *number),
             Sym::Minus(a, b) => Sym::Minus(arena.move_place(*a, from, to), arena.move_place(*b, from, to)),
             Sym::Words(place, words) => Sym::Words(arena.move_place(*place, from, to), words.clone()),
-            Sym::Length(place) => Sym::Length(arena.move_place(*place, from, to)),
+            Sym::Length(measure) => Sym::Length(Measure {
+                place: arena.move_place(measure.place, from, to),
+                ..measure.clone()
+            }),
             Sym::Steps(place, steps) => Sym::Steps(arena.move_place(*place, from, to), *steps),
             Sym::Moment(moment) => Sym::Moment(Moment {
                 at: moment.at.map(|place| arena.move_place(place, from, to)),
