@@ -56,6 +56,14 @@ pub struct Field {
 /// ReplicationController is behind a pointer (`pkg/apis/core/validation`, `ValidatePodTemplateSpecForRC`).
 const ALWAYS_REQUIRED: [(&str, &str); 1] = [("core.v1.ReplicationControllerSpec", "template")];
 
+/// Fields that every container must have (`validateContainerCommon`, `validateEphemeralContainers`).
+const REQUIRED: [(&str, &str, ()); 4] = [
+    ("core.v1.Container", "name", ()),
+    ("core.v1.Container", "image", ()),
+    ("core.v1.EphemeralContainer", "name", ()),
+    ("core.v1.EphemeralContainer", "image", ()),
+];
+
 /// Bounds of single fields that validation checks in code of its own, on creation and on update.
 const BOUNDS: [(&str, &str, (i64, i64)); 2] = [
     // `validateContainerPorts`.
@@ -101,8 +109,10 @@ impl Type {
             (shape, _) => shape,
         };
         let default = field.default.as_ref().filter(|_| !field.disabled);
-        let required =
-            checks.iter().any(|check| check.is_requirement()) || ALWAYS_REQUIRED.contains(&(self.name(), name));
+        let own_requirement = !decoded && known(&REQUIRED, self.name(), name).is_some();
+        let required = own_requirement
+            || checks.iter().any(|check| check.is_requirement())
+            || ALWAYS_REQUIRED.contains(&(self.name(), name));
         let nil = field.pointer || matches!(shape, Shape::List(_) | Shape::Map(_));
         let mut choices: Vec<&'static str> = checks.iter().filter_map(|check| check.choices()).flatten().collect();
         if !decoded && let Some(more) = known(&CHOICES, self.name(), name) {

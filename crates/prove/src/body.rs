@@ -40,7 +40,7 @@ use kyvtest_model::{
 };
 
 use self::{
-    build::{Builder, completed},
+    build::{Builder, completed, supplied},
     formula::{Arena, Formula},
     hunt::{Calls, Hunt, Lookups},
     refusal::{forbidden, not_accepted},
@@ -258,9 +258,19 @@ impl<'s> Match<'s> {
         let Err(first) = decoded(scenario, &self.server) else {
             return self.replay_admitted(scenario).ok_or(None);
         };
-        let completed = completed(scenario);
+        let mut completed = completed(scenario);
         if let Some(found) = self.replay_admitted(&completed) {
             return Ok(found);
+        }
+        for _ in 0..SUPPLIES {
+            let refusal = decoded(&completed, &self.server).err();
+            let Some(further) = refusal.and_then(|refusal| supplied(&completed, &refusal)) else {
+                break;
+            };
+            completed = further;
+            if let Some(found) = self.replay_admitted(&completed) {
+                return Ok(found);
+            }
         }
         Err(Some(decoded(&completed, &self.server).err().unwrap_or(first)))
     }
@@ -312,6 +322,9 @@ const BOUNDS: [u32; 3] = [3, 2, 1];
 
 /// What part of the cases a question about short lists has.
 const WITHIN: u64 = 4;
+
+/// How often a request is completed by what its refusals name.
+const SUPPLIES: usize = 3;
 
 /// What part of the tries one model's neighbours get.
 const NEIGHBOURS: u64 = 4;
@@ -593,7 +606,11 @@ impl Match<'_> {
                         Ok(found) => return Found::Differs(Box::new(found)),
                         Err(refusal) => refusal,
                     };
-                    let near = if refusal.is_some() { completed(&scenario) } else { scenario.clone() };
+                    let near = if refusal.is_some() {
+                        completed(&scenario)
+                    } else {
+                        scenario.clone()
+                    };
                     match self.replay(scenario) {
                         Some(found) if self.options.data == Data::Raw => return Found::Differs(Box::new(found)),
                         Some(_) => {

@@ -370,7 +370,7 @@ impl Arena {
         }
     }
 
-    pub(super) fn is_within(&self, place: Place, outer: Place) -> bool {
+    fn is_within(&self, place: Place, outer: Place) -> bool {
         place == outer || self.parent(place).is_some_and(|parent| self.is_within(parent, outer))
     }
 
@@ -646,6 +646,9 @@ impl Arena {
             return Formula::TRUE;
         }
         let body = self.reduced(body);
+        if let (1, Some(found)) = (count, self.key_is(list, bound, body)) {
+            return found;
+        }
         if body == Formula::FALSE || body == Formula::TRUE && count == 1 && self.shape(list).nonzero {
             return Formula::of(body == Formula::TRUE);
         }
@@ -675,6 +678,36 @@ impl Arena {
             _ => {}
         }
         self.literal(Atom::AtLeast(list, bound, body, count))
+    }
+
+    /// That some entry of a map has a key that is given: the same as `in`.
+    fn key_is(&mut self, map: Place, bound: Place, body: Formula) -> Option<Formula> {
+        let &Node::Literal(atom, true) = self.look(body) else {
+            return None;
+        };
+        let atom = self.atom(atom).clone();
+        let is_key = |arena: &Self, place: Place| *arena.step(place) == Step::Key && arena.parent(place) == Some(bound);
+        match atom {
+            Atom::Text(key, Predicate::Is(text)) if is_key(self, key) => {
+                let field = self.field(map, &text);
+                Some(field.map_or(Formula::FALSE, |field| self.present(field)))
+            }
+            Atom::Same(a, b) if is_key(self, a) || is_key(self, b) => {
+                let other = if is_key(self, a) { b } else { a };
+                let kinds = self.shape(other).kinds;
+                if self.is_within(other, bound) || !kinds.is_single() || !kinds.has(Kind::Text) {
+                    return None;
+                }
+                self.has_key(map, other)
+            }
+            _ => None,
+        }
+    }
+
+    /// That a map has a text of a document as a key; `None` if no single element determines that.
+    pub(super) fn has_key(&mut self, map: Place, key: Place) -> Option<Formula> {
+        let found = self.term("has", &[map, key], Shape::of(Kind::Bool, Inner::Unknown))?;
+        Some(self.is_true(found))
     }
 
     /// Whether a formula is about an element, or about something below it.

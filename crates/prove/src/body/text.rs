@@ -114,10 +114,9 @@ impl Predicate {
         match self {
             Self::In(_) | Self::PatternOf(_) | Self::Quantity => true,
             Self::Length(length) => *length <= COUNTED,
-            Self::Lower(inner)
-            | Self::Upper(inner)
-            | Self::Between(_, inner, _)
-            | Self::Replaced(_, _, inner) => inner.is_regular(),
+            Self::Lower(inner) | Self::Upper(inner) | Self::Between(_, inner, _) | Self::Replaced(_, _, inner) => {
+                inner.is_regular()
+            }
             Self::GoLower(inner) | Self::GoUpper(inner) => inner.is_ascii() && inner.is_regular(),
             Self::Is(_)
             | Self::StartsWith(_)
@@ -628,7 +627,11 @@ mod tests {
         predicates.push(Predicate::Lower(Box::new(cased.clone())));
         predicates.push(Predicate::Upper(Box::new(Predicate::Is(text("AB-")))));
         predicates.push(Predicate::Replaced('-', text(""), Box::new(Predicate::Is(text("ab")))));
-        predicates.push(Predicate::Replaced('a', text("b*"), Box::new(Predicate::StartsWith(text("b*b")))));
+        predicates.push(Predicate::Replaced(
+            'a',
+            text("b*"),
+            Box::new(Predicate::StartsWith(text("b*b"))),
+        ));
         agree(&predicates, &all_texts(['a', 'b', 'A', '-', '*']));
     }
 

@@ -8,7 +8,9 @@ use serde_json::{Map, Value as Json, json};
 
 use kyvtest_go_compat::{text::quantity::Quantity, value::Document};
 
-use crate::witness::Scenario;
+use kyvtest_normalise::Reason;
+
+use crate::{server::Refused, witness::Scenario};
 
 /// Returns the request with both objects completed.
 pub(in crate::body) fn completed(scenario: &Scenario) -> Scenario {
@@ -21,6 +23,41 @@ pub(in crate::body) fn completed(scenario: &Scenario) -> Scenario {
         }
     }
     scenario
+}
+
+/// Returns the request with what a refusal says is missing, and with other texts where it says that one is there twice; `None`
+/// if it says neither.
+pub(in crate::body) fn supplied(scenario: &Scenario, refused: &Refused) -> Option<Scenario> {
+    let mut scenario = scenario.clone();
+    let mut changed = false;
+    for object in [&mut scenario.request.object, &mut scenario.request.old_object] {
+        let mut json = object.root().to_serde();
+        for cause in &refused.errors {
+            let pointer = format!("/{}", cause.field.replace(['.', '['], "/").replace(']', ""));
+            let Some((parent, key)) = pointer.rsplit_once('/') else {
+                continue;
+            };
+            let Some(map) = json.pointer_mut(parent).and_then(Json::as_object_mut) else {
+                continue;
+            };
+            match (cause.reason, map.get(key)) {
+                (Reason::Required, None) => {
+                    map.insert(key.to_owned(), json!("sample"));
+                    changed = true;
+                }
+                (Reason::Duplicate, Some(Json::String(text))) => {
+                    let other = format!("{text}-{}", pointer.bytes().filter(u8::is_ascii_digit).count());
+                    map.insert(key.to_owned(), json!(other));
+                    changed = true;
+                }
+                _ => {}
+            }
+        }
+        if changed && json.is_object() {
+            *object = Document::from(&json);
+        }
+    }
+    changed.then_some(scenario)
 }
 
 fn complete(object: &mut Json) {

@@ -303,12 +303,10 @@ impl<'a> Reader<'a, '_> {
             _ => return unsupported("a computed field of a structure"),
         };
         let args = [*map, key];
-        let is_there = self.arena.term("has", &args, Shape::of(Kind::Bool, Inner::Unknown));
         let found = self.arena.term("index", &args, value_shape);
-        let (Some(is_there), Some(found)) = (is_there, found) else {
+        let (Some(present), Some(found)) = (self.arena.has_key(*map, key), found) else {
             return unsupported("an index that joins two lists");
         };
-        let present = self.arena.is_true(is_there);
         let absent = self.arena.not(present);
         Ok(vec![
             (present, Found::Value(Value::of(Sym::At(found)))),

@@ -9,13 +9,13 @@ use kyvtest_cel::{
 use kyvtest_go_compat::text::quantity::Quantity;
 
 use super::{Reader, compare::boolean, moment};
-use crate::language::Base;
 use crate::body::{
     formula::{Amount, Formula, Place, Step},
     shape::{Inner, Kind, Shape},
     text::Predicate,
     value::{Conversion, Edit, Measure, Part, Result, Sized, Sym, Truth, Value, Wildcards, Words, unsupported},
 };
+use crate::language::Base;
 
 impl<'a> Reader<'a, '_> {
     pub(super) fn call(&mut self, call: &'a Call) -> Result<Value> {
@@ -407,6 +407,9 @@ impl<'a> Reader<'a, '_> {
                 _ => return reader.unknown("format", args, text_shape()),
             };
             reader.each(&text, |reader, text| {
+                if *text == Sym::Error {
+                    return Ok(Value::error());
+                }
                 let whole = match before {
                     "" => text.clone(),
                     before => match reader.add(&Sym::Text(Arc::from(before)), text)?.single() {
@@ -439,7 +442,11 @@ impl<'a> Reader<'a, '_> {
             return self.unknown("matches", args, boolean());
         };
         let words = Words::default().then(Edit::Between(Arc::from(before), Arc::from(after)));
-        let part = Sym::Words(place, words);
+        let part = if words.0.is_empty() {
+            Sym::At(place)
+        } else {
+            Sym::Words(place, words)
+        };
         if relation == "==" {
             let equal = self.equal(text, &part)?;
             return Ok(Value::of(Sym::Bool(equal)));
@@ -600,7 +607,10 @@ const SPECIAL: &str = r"[\\.+^$()|{}\[\]]";
 fn literal_around<'t>(before: &'t str, after: &'t str) -> Option<(&'static str, &'t str, &'t str)> {
     let (start, before) = before.strip_prefix('^').map_or((false, before), |rest| (true, rest));
     let (end, after) = after.strip_suffix('$').map_or((false, after), |rest| (true, rest));
-    let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "-_/:@ ,=".contains(c));
+    let plain = |text: &str| {
+        text.chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_/:@ ,=".contains(c))
+    };
     let relation = match (start, end) {
         (true, true) => "==",
         (true, false) => "startsWith",

@@ -196,7 +196,10 @@ impl Reader<'_, '_> {
         let missing = least - (a.plus - b.plus);
         let (count, wanted) = match growth {
             0 => return Ok(Formula::of(missing <= 0)),
-            growth if growth > 0 => (missing.div_euclid(growth) + i64::from(missing.rem_euclid(growth) > 0), true),
+            growth if growth > 0 => (
+                missing.div_euclid(growth) + i64::from(missing.rem_euclid(growth) > 0),
+                true,
+            ),
             growth => ((-missing).div_euclid(-growth) + 1, false),
         };
         let reached = match u32::try_from(count) {
@@ -471,9 +474,7 @@ impl Reader<'_, '_> {
     pub(super) fn quantity_order(&mut self, a: &Sized, b: &Sized, strict: bool) -> Result<Formula> {
         Ok(match (a, b) {
             (Sized::Constant(a), Sized::Constant(b)) => Formula::of(if strict { a.0 < b.0 } else { a.0 <= b.0 }),
-            (Sized::At(place), Sized::Constant(amount)) => {
-                self.arena.quantity(*place, amount.clone(), strict)
-            }
+            (Sized::At(place), Sized::Constant(amount)) => self.arena.quantity(*place, amount.clone(), strict),
             (Sized::Constant(amount), Sized::At(place)) => {
                 // `c <= x` is not `x < c`.
                 let less = self.arena.quantity(*place, amount.clone(), !strict);

@@ -9,7 +9,7 @@ use kyvtest_cel::program::{Fold, FoldKind, NodeId};
 
 use super::Reader;
 use crate::body::{
-    formula::{Arena, Atom, Formula, Node, Place},
+    formula::{Arena, Formula, Place},
     shape::{Inner, Kind, Shape},
     value::{Measure, Moment, Part, Result, Sym, Truth, Value, unsupported},
 };
@@ -121,36 +121,7 @@ impl<'a> Reader<'a, '_> {
             self.slots[second.0 as usize] = Some(Value::of(Sym::At(value)));
         }
         let part = Part::each(map, bound).with(Formula::TRUE, Value::of(Sym::At(key)));
-        if fold.second.is_none()
-            && let FoldKind::Exists(body) | FoldKind::All(body) = &fold.kind
-            && let Some(truth) = self.bodies(fold, std::slice::from_ref(&part), *body)?.first()
-            && let Some(value) = self.membership(map, (bound, key), *truth, matches!(fold.kind, FoldKind::All(_)))
-        {
-            return Ok(value);
-        }
         self.run(fold, &[part])
-    }
-
-    /// Whether some key of a map is a text, or none is: the same as `in`.
-    fn membership(&mut self, map: Place, (bound, key): (Place, Place), truth: Truth, all: bool) -> Option<Value> {
-        if self.arena.not(truth.yes) != truth.no {
-            return None;
-        }
-        let &Node::Literal(atom, holds) = self.arena.look(truth.yes) else {
-            return None;
-        };
-        let &Atom::Same(a, b) = self.arena.atom(atom) else {
-            return None;
-        };
-        let other = if a == key { b } else { a };
-        let is_key = (a == key || b == key) && !self.arena.is_within(other, bound);
-        if !is_key || holds == all {
-            return None;
-        }
-        let found = self.contains(&Sym::At(other), &Sym::At(map)).ok()?;
-        let Truth { yes, no } = self.arena.truth(&found);
-        let truth = if all { Truth { yes: no, no: yes } } else { Truth { yes, no } };
-        Some(truth.value(self.arena))
     }
 
     /// Folds over the elements of a list of a document, with their positions if the number of elements is limited.

@@ -36,9 +36,17 @@ impl Hunt {
         let mut scenario = near.clone();
         let request = &mut scenario.request;
         let mut objects = [&request.object, &request.old_object].map(|object| object.root().to_serde());
-        let mut outside: Vec<Json> = near.world.params.iter().map(|object| object.root().to_serde()).collect();
+        let mut outside: Vec<Json> = near
+            .world
+            .params
+            .iter()
+            .map(|object| object.root().to_serde())
+            .collect();
         let mut texts = Vec::new();
-        objects.iter().chain(&outside).for_each(|object| gather(object, &mut texts));
+        objects
+            .iter()
+            .chain(&outside)
+            .for_each(|object| gather(object, &mut texts));
         for _ in 0..=self.next(CHANGES) {
             let which = self.next(objects.len() + outside.len());
             let target = match objects.get_mut(which) {
@@ -65,6 +73,9 @@ impl Hunt {
 
     /// Changes one value of an object.
     fn change(&mut self, object: &mut Json, texts: &[String]) {
+        if self.next(4) == 0 && self.copy_entry(object, texts) {
+            return;
+        }
         let mut paths = Vec::new();
         leaves(object, &mut String::new(), &mut paths);
         let Some(path) = self.pick(&paths).cloned() else {
@@ -81,6 +92,36 @@ impl Hunt {
         };
         if let Some(place) = object.pointer_mut(&path) {
             *place = changed;
+        }
+    }
+
+    /// Gives one map of texts an entry with a key of another one; false if there are none.
+    fn copy_entry(&mut self, object: &mut Json, texts: &[String]) -> bool {
+        if object["metadata"].is_object() && object["metadata"].get("labels").is_none() {
+            object["metadata"]["labels"] = json!({});
+        }
+        let mut paths = Vec::new();
+        maps(object, &mut String::new(), &mut paths);
+        let (Some(from), Some(to)) = (self.pick(&paths).cloned(), self.pick(&paths).cloned()) else {
+            return false;
+        };
+        let entries = object.pointer(&from).and_then(Json::as_object);
+        let entries: Vec<(String, String)> = entries
+            .into_iter()
+            .flatten()
+            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+            .collect();
+        let Some((key, value)) = self.pick(&entries).cloned() else {
+            return false;
+        };
+        let value = if self.next(2) == 0 {
+            value
+        } else {
+            self.near_text(&value, texts)
+        };
+        match object.pointer_mut(&to).and_then(Json::as_object_mut) {
+            Some(map) => map.insert(key, json!(value)).is_none() || from != to,
+            None => false,
         }
     }
 
@@ -123,6 +164,24 @@ fn gather(value: &Json, into: &mut Vec<String>) {
         Json::Array(items) => items.iter().for_each(|item| gather(item, into)),
         Json::Object(map) => map.values().for_each(|value| gather(value, into)),
         _ => {}
+    }
+}
+
+/// The pointers of the maps of texts.
+fn maps(value: &Json, path: &mut String, into: &mut Vec<String>) {
+    let before = path.len();
+    let Json::Object(map) = value else { return };
+    let is_free = ["/labels", "/annotations", "/data"]
+        .iter()
+        .any(|end| path.ends_with(end));
+    if is_free || path.ends_with("Labels") || path.ends_with("nodeSelector") {
+        into.push(path.clone());
+    }
+    for (key, value) in map {
+        path.push('/');
+        path.push_str(&key.replace('~', "~0").replace('/', "~1"));
+        maps(value, path, into);
+        path.truncate(before);
     }
 }
 
