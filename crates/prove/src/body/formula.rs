@@ -711,7 +711,7 @@ impl Arena {
     }
 
     /// Whether a formula is about an element, or about something below it.
-    fn mentions(&self, formula: Formula, element: Place) -> bool {
+    pub(super) fn mentions(&self, formula: Formula, element: Place) -> bool {
         match self.look(formula) {
             Node::True | Node::False => false,
             Node::And(parts) | Node::Or(parts) => parts.iter().any(|part| self.mentions(*part, element)),

@@ -76,6 +76,16 @@ impl Reader<'_, '_> {
                 let truth = self.longer_by(b, a, i64::from(!or_equal))?;
                 yes(truth)
             }
+            (Sym::Size(first), Sym::Size(second)) => {
+                if let Some(more) = self.more_elements(first, second) {
+                    return yes(if or_equal { Formula::TRUE } else { more });
+                }
+                match self.more_elements(second, first) {
+                    Some(more) if or_equal => yes(self.arena.not(more)),
+                    Some(_) => yes(Formula::FALSE),
+                    None => self.unknown(name, &[a.clone(), b.clone()], boolean()),
+                }
+            }
             (Sym::Length(_) | Sym::Size(_), Sym::Int(number)) => {
                 // At most n: not at least n + 1.
                 let least = if or_equal { number.checked_add(1) } else { Some(*number) };
@@ -180,6 +190,47 @@ impl Reader<'_, '_> {
             }
             _ => unsupported("a size"),
         }
+    }
+
+    /// That a list has more elements than a part of it that was filtered; `None` if it is no such part.
+    pub(super) fn more_elements(&mut self, small: &[Part], large: &[Part]) -> Option<Formula> {
+        if small.len() != large.len() {
+            return None;
+        }
+        let mut dropped = Vec::new();
+        for (part, whole) in small.iter().zip(large) {
+            let (
+                Part::Each {
+                    outer,
+                    list,
+                    bound,
+                    keep,
+                    ..
+                },
+                Part::Each {
+                    outer: other_outer,
+                    list: other_list,
+                    bound: other_bound,
+                    keep: other_keep,
+                    ..
+                },
+            ) = (part, whole)
+            else {
+                return None;
+            };
+            if list != other_list || !outer.is_empty() || !other_outer.is_empty() {
+                return None;
+            }
+            let other_keep = self.arena.substitute(*other_keep, *other_bound, *bound);
+            let not_kept = self.arena.not(*keep);
+            let other_not = self.arena.not(other_keep);
+            if self.arena.and([*keep, other_not]) != Formula::FALSE {
+                return None;
+            }
+            let lost = self.arena.and([other_keep, not_kept]);
+            dropped.push(self.arena.at_least(*list, *bound, lost, 1));
+        }
+        Some(self.arena.or(dropped))
     }
 
     /// Whether one length of a text is larger than another one of the same text by at least a number.

@@ -326,7 +326,7 @@ pub(in crate::body) fn renamed(arena: &mut Arena, part: &Part, used: &[Place]) -
 }
 
 /// A value about another element.
-fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Place) -> Value {
+pub(super) fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Place) -> Value {
     let mut cases = Vec::new();
     for (guard, sym) in &value.0 {
         let guard = arena.substitute(*guard, from, to);
