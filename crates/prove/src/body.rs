@@ -326,11 +326,8 @@ const WITHIN: u64 = 4;
 /// How often a request is completed by what its refusals name.
 const SUPPLIES: usize = 3;
 
-/// What part of the tries one model's neighbours get.
-const NEIGHBOURS: u64 = 4;
-
 /// How many models' neighbours are tried.
-const NEAR: usize = 24;
+const NEAR: usize = 8;
 
 /// How many models are tried before a class is left open.
 const MODELS: usize = 12;
@@ -373,7 +370,7 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
         if options.is_stopped() {
             return both.stopped(decided.len());
         }
-        if let Some(found) = hunt.search_near(&mut both, &near, options.tries / NEIGHBOURS)
+        if let Some(found) = hunt.search_near(&mut both, &near, options.tries)
             && k.is_none()
         {
             return both.refuted(found);
@@ -577,7 +574,7 @@ impl Match<'_> {
         let mut budget = self.cases;
         let mut refused = Vec::new();
         let mut reason = String::new();
-        for _ in 0..MODELS {
+        for attempt in 0..MODELS {
             if self.options.is_stopped() {
                 return Found::Open(Open::new(Cause::Unsupported, "stopped"));
             }
@@ -618,7 +615,7 @@ impl Match<'_> {
                             refused.extend(forbidden(arena, &model, refusal.as_ref()));
                         }
                         None => {
-                            if self.near.len() < NEAR {
+                            if self.near.len() < NEAR && attempt % 3 == 0 {
                                 self.near.push(near);
                             }
                             if reason.is_empty() {

@@ -42,7 +42,8 @@ pub(in crate::body) fn supplied(scenario: &Scenario, refused: &Refused) -> Optio
             };
             match (cause.reason, map.get(key)) {
                 (Reason::Required, None) => {
-                    map.insert(key.to_owned(), json!("sample"));
+                    let sample = if key == "path" { "/sample" } else { "sample" };
+                    map.insert(key.to_owned(), json!(sample));
                     changed = true;
                 }
                 (Reason::Duplicate, Some(Json::String(text))) => {
@@ -65,6 +66,7 @@ fn complete(object: &mut Json) {
     match kind.as_str() {
         "Role" | "ClusterRole" => complete_access_rules(object),
         "PersistentVolume" => complete_volume_source(object),
+        "Service" => complete_service(object),
         "PodDisruptionBudget" => {
             if let Some(spec) = object.get_mut("spec").and_then(Json::as_object_mut)
                 && let Some(number) = spec.get_mut("maxUnavailable")
@@ -89,6 +91,19 @@ fn complete_access_rules(object: &mut Json) {
             set_if_empty(rule, "apiGroups", json!([""]));
             set_if_empty(rule, "resources", json!(["pods"]));
         }
+    }
+}
+
+/// Gives a Service the type that its fields are for.
+fn complete_service(object: &mut Json) {
+    let Some(spec) = object.get_mut("spec").and_then(Json::as_object_mut) else {
+        return;
+    };
+    let balances = ["loadBalancerSourceRanges", "loadBalancerClass", "loadBalancerIP"];
+    if balances.iter().any(|field| spec.contains_key(*field)) {
+        spec.insert("type".to_owned(), json!("LoadBalancer"));
+        spec.entry("ports".to_owned()).or_insert(json!([{"port": 80}]));
+        spec.remove("clusterIP");
     }
 }
 

@@ -406,23 +406,22 @@ impl<'a> Reader<'a, '_> {
                 }
                 _ => return reader.unknown("format", args, text_shape()),
             };
-            reader.each(&text, |reader, text| {
-                if *text == Sym::Error {
-                    return Ok(Value::error());
-                }
-                let whole = match before {
-                    "" => text.clone(),
-                    before => match reader.add(&Sym::Text(Arc::from(before)), text)?.single() {
-                        Some(whole) => whole.clone(),
-                        None => return unsupported("`format`"),
-                    },
-                };
-                match after {
-                    "" => Ok(Value::of(whole)),
-                    after => reader.add(&whole, &Sym::Text(Arc::from(after))),
-                }
-            })
+            let start = Sym::Text(Arc::from(before));
+            let whole = reader.each(&text, |reader, text| reader.surrounded(&start, text))?;
+            let end = Sym::Text(Arc::from(after));
+            reader.each(&whole, |reader, text| reader.surrounded(text, &end))
         })
+    }
+
+    /// Two texts one after the other, of which one may be empty or an error.
+    fn surrounded(&mut self, first: &Sym, second: &Sym) -> Result<Value> {
+        let is_empty = |sym: &Sym| matches!(sym, Sym::Text(text) if text.is_empty());
+        match (first, second) {
+            (Sym::Error, _) | (_, Sym::Error) => Ok(Value::error()),
+            _ if is_empty(first) => Ok(Value::of(second.clone())),
+            _ if is_empty(second) => Ok(Value::of(first.clone())),
+            _ => self.add(first, second),
+        }
     }
 
     /// `matches` with an expression made from a text of letters, digits and `-`, which all stand for themselves.

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use kyvtest_go_compat::{text::quantity::Quantity, value::Document};
 
-use super::{Counterexample, Data, Hunt, Match};
+use super::{Counterexample, Data, Hunt, Match, is_key};
 use crate::witness::Scenario;
 
 /// How many values of one request are changed at most.
@@ -48,12 +48,10 @@ impl Hunt {
             .chain(&outside)
             .for_each(|object| gather(object, &mut texts));
         for _ in 0..=self.next(CHANGES) {
-            let which = self.next(objects.len() + outside.len());
-            let target = match objects.get_mut(which) {
-                Some(object) => object,
-                None => &mut outside[which - 2],
-            };
-            if target.is_object() {
+            let mut targets: Vec<&mut Json> = objects.iter_mut().chain(&mut outside).collect();
+            targets.retain(|target| target.is_object());
+            let which = self.next(targets.len());
+            if let Some(target) = targets.get_mut(which) {
                 self.change(target, &texts);
             }
         }
@@ -97,8 +95,10 @@ impl Hunt {
 
     /// Gives one map of texts an entry with a key of another one; false if there are none.
     fn copy_entry(&mut self, object: &mut Json, texts: &[String]) -> bool {
-        if object["metadata"].is_object() && object["metadata"].get("labels").is_none() {
-            object["metadata"]["labels"] = json!({});
+        for key in ["labels", "annotations"] {
+            if object["metadata"].is_object() && self.names(key) && !object["metadata"][key].is_object() {
+                object["metadata"][key] = json!({});
+            }
         }
         let mut paths = Vec::new();
         maps(object, &mut String::new(), &mut paths);
@@ -111,7 +111,13 @@ impl Hunt {
             .flatten()
             .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
             .collect();
-        let Some((key, value)) = self.pick(&entries).cloned() else {
+        let named = |text: &&String| is_key(text) && text.starts_with(|c: char| c.is_ascii_alphanumeric());
+        let names: Vec<String> = texts.iter().filter(named).cloned().collect();
+        let entry = match self.next(3) {
+            0 => self.pick(&names).map(|name| (name.clone(), String::new())),
+            _ => self.pick(&entries).cloned(),
+        };
+        let Some((key, value)) = entry else {
             return false;
         };
         let value = if self.next(2) == 0 {
