@@ -162,6 +162,8 @@ fn go_upper(c: char) -> char {
 #[derive(Debug)]
 enum Machine {
     Nfa(Nfa),
+    /// Some texts: the characters that go on from each beginning of one, and whether it is one itself.
+    Words(Vec<(Vec<(char, u32)>, bool)>),
     Base(Base),
     Lower(Box<Machine>),
     Upper(Box<Machine>),
@@ -219,6 +221,26 @@ impl Machine {
         }
     }
 
+    /// The automaton of some texts.
+    fn words<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
+        let mut nodes: Vec<(Vec<(char, u32)>, bool)> = vec![Default::default()];
+        for text in texts {
+            let mut at = 0;
+            for c in text.chars() {
+                let known = nodes[at].0.iter().find(|(own, _)| *own == c).map(|(_, to)| *to);
+                let next = known.unwrap_or_else(|| {
+                    let next = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+                    nodes[at].0.push((c, next));
+                    nodes.push(Default::default());
+                    next
+                });
+                at = next as usize;
+            }
+            nodes[at].1 = true;
+        }
+        Self::Words(nodes)
+    }
+
     fn start(&self) -> State {
         match self {
             Self::Nfa(nfa) => {
@@ -226,7 +248,7 @@ impl Machine {
                 state.push(START);
                 state
             }
-            Self::Base(_) => vec![0],
+            Self::Words(_) | Self::Base(_) => vec![0],
             Self::Lower(inner) | Self::Upper(inner) | Self::GoLower(inner) | Self::GoUpper(inner) => inner.start(),
             Self::Between(before, inner, _) => before.iter().fold(inner.start(), |state, c| inner.step(&state, *c)),
         }
@@ -244,6 +266,13 @@ impl Machine {
                     }
                 }
                 closure(nfa, &next, false, false)
+            }
+            Self::Words(nodes) => {
+                let next = state.first().and_then(|at| {
+                    let (follows, _) = &nodes[*at as usize];
+                    follows.iter().find(|(own, _)| *own == c)
+                });
+                next.map_or(Vec::new(), |(_, to)| vec![*to])
             }
             Self::Base(base) => match state.first() {
                 Some(own) => base
@@ -266,6 +295,7 @@ impl Machine {
                 let own: Vec<u32> = state.iter().copied().filter(|at| *at != START).collect();
                 closure(nfa, &own, at_start, true).contains(&nfa.accepting)
             }
+            Self::Words(nodes) => state.first().is_some_and(|at| nodes[*at as usize].1),
             Self::Base(base) => state
                 .first()
                 .is_some_and(|own| base.accepts_state(u8::try_from(*own).unwrap_or_default())),
@@ -286,6 +316,11 @@ impl Machine {
                 for &(low, high, _) in nfa.states.iter().flat_map(|state| &state.reads) {
                     into.insert(u32::from(low));
                     into.insert(u32::from(high) + 1);
+                }
+            }
+            Self::Words(nodes) => {
+                for (c, _) in nodes.iter().flat_map(|(follows, _)| follows) {
+                    into.extend([u32::from(*c), u32::from(*c) + 1]);
                 }
             }
             Self::Base(_) => {
@@ -435,11 +470,22 @@ fn find(query: &Query) -> SearchResult {
     if let Some(text) = tries.into_iter().find(|text| fits(query, text)) {
         return SearchResult::Yes(text);
     }
-    let machines: Option<Vec<(Machine, bool)>> = query
-        .iter()
-        .map(|(predicate, wanted)| Some((Machine::new(predicate)?, *wanted)))
-        .collect();
-    machines.map_or(SearchResult::Incomplete, |machines| product(&machines))
+    // Texts that are not meant are one automaton together.
+    let mut others: Vec<&str> = Vec::new();
+    let mut machines: Vec<(Machine, bool)> = Vec::new();
+    for (predicate, wanted) in query {
+        if let (Predicate::Is(text), false) = (predicate, *wanted) {
+            others.push(text);
+        } else if let Some(machine) = Machine::new(predicate) {
+            machines.push((machine, *wanted));
+        } else {
+            return SearchResult::Incomplete;
+        }
+    }
+    if !others.is_empty() {
+        machines.push((Machine::words(others), false));
+    }
+    product(&machines)
 }
 
 /// A state of the product, and from where and by which character it was reached.
@@ -541,11 +587,15 @@ mod tests {
             for second in &predicates {
                 for signs in [(true, true), (true, false), (false, true), (false, false)] {
                     let query = vec![(first.clone(), signs.0), (second.clone(), signs.1)];
-                    let brute = texts.iter().find(|text| fits(&query, text));
-                    match decided.find(query.clone()) {
-                        SearchResult::Yes(found) => assert!(fits(&query, &found), "{found:?} for {query:?}"),
-                        SearchResult::No => assert_eq!(brute, None, "{query:?}"),
-                        SearchResult::Incomplete => panic!("gave up on {query:?}"),
+                    let others = ["", "a", "ab", "abb", "b-"].map(|other| (Predicate::Is(text(other)), false));
+                    let without = [query.clone(), others.to_vec()].concat();
+                    for query in [query, without] {
+                        let brute = texts.iter().find(|text| fits(&query, text));
+                        match decided.find(query.clone()) {
+                            SearchResult::Yes(found) => assert!(fits(&query, &found), "{found:?} for {query:?}"),
+                            SearchResult::No => assert_eq!(brute, None, "{query:?}"),
+                            SearchResult::Incomplete => panic!("gave up on {query:?}"),
+                        }
                     }
                 }
             }
