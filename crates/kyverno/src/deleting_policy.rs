@@ -88,10 +88,10 @@ impl CompiledDeletingPolicy {
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
     ) -> Result<Self, Vec<FieldError>> {
         let spec = &policy.spec;
-        let mut env = Env::new(Profile::kyverno_deleting(if policy.namespaced {
-            PolicyScope::Namespace
-        } else {
+        let mut env = Env::new(Profile::kyverno_deleting(if policy.namespace().is_empty() {
             PolicyScope::Cluster
+        } else {
+            PolicyScope::Namespace
         }));
         let slots = declare(&mut env);
         // Upstream declares a type that its environment does not have.
@@ -107,11 +107,10 @@ impl CompiledDeletingPolicy {
         for rule in constraints.iter_mut().flat_map(|block| &mut block.resource_rules) {
             rule.rule.operations = vec!["*".to_owned()];
         }
-        let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
         Ok(Self {
             name: policy.metadata.name.value.clone(),
             kind: policy.kind(),
-            namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
+            namespace: policy.namespace().to_owned(),
             constraints,
             env,
             slots,

@@ -31,10 +31,10 @@ impl CompiledGeneratingPolicy {
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
     ) -> Result<Self, Vec<FieldError>> {
         let spec = &policy.spec;
-        let mut env = Env::new(Profile::kyverno_generating(if policy.namespaced {
-            PolicyScope::Namespace
-        } else {
+        let mut env = Env::new(Profile::kyverno_generating(if policy.namespace().is_empty() {
             PolicyScope::Cluster
+        } else {
+            PolicyScope::Namespace
         }));
         let slots = declare(&mut env);
         // Conditions come before the variables: to them there are none.
@@ -47,11 +47,10 @@ impl CompiledGeneratingPolicy {
         }
         let audit_annotations = audit_annotations(&spec.audit_annotations, &env)?;
         let exceptions = Exception::compile_all(exceptions, &env)?;
-        let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
         Ok(Self {
             name: policy.metadata.name.value.clone(),
             kind: policy.kind(),
-            namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
+            namespace: policy.namespace().to_owned(),
             constraints: spec.match_constraints.clone(),
             env,
             slots,

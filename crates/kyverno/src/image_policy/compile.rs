@@ -103,10 +103,10 @@ impl CompiledImagePolicy {
                 let errors = aggregate(errors);
                 vec![format!("<nil>: Internal error: failed to compile matches: {errors}")]
             })?;
-        let mut env = Env::new(Profile::kyverno_image(if policy.namespaced {
-            PolicyScope::Namespace
-        } else {
+        let mut env = Env::new(Profile::kyverno_image(if policy.namespace().is_empty() {
             PolicyScope::Cluster
+        } else {
+            PolicyScope::Namespace
         }));
         let slots = declare(&mut env, &spec.evaluation.mode);
         let texts = |errors: Vec<FieldError>| -> Errors { errors.iter().map(ToString::to_string).collect() };

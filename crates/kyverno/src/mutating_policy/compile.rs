@@ -45,10 +45,10 @@ impl CompiledMutatingPolicy {
     ) -> Result<Self, Vec<FieldError>> {
         let one = |error: FieldError| vec![error];
         let spec = &policy.spec;
-        let mut env = Env::new(if policy.namespaced {
-            Profile::kyverno_mutating_namespaced()
-        } else {
+        let mut env = Env::new(if policy.namespace().is_empty() {
             Profile::kyverno_mutating()
+        } else {
+            Profile::kyverno_mutating_namespaced()
         });
         env.declare_mutation_types();
         let slots = declare(&mut env);

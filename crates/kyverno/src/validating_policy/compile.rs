@@ -50,10 +50,10 @@ impl CompiledValidatingPolicy {
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
     ) -> Result<Self, Vec<FieldError>> {
         let spec = &policy.spec;
-        let mut env = Env::new(if policy.namespaced {
-            Profile::kyverno_namespaced()
-        } else {
+        let mut env = Env::new(if policy.namespace().is_empty() {
             Profile::kyverno()
+        } else {
+            Profile::kyverno_namespaced()
         });
         let slots = declare(&mut env);
         // Conditions come before the variables: to them there are none.
