@@ -19,7 +19,7 @@ use kyvtest_go_compat::{
 };
 use kyvtest_line_diff::unified;
 use kyvtest_normalise::{Change, Cluster, Kind, Normalised, Refused, Request, normalise};
-use kyvtest_prove::server::check_rule;
+use kyvtest_prove::server::{check_expressions, check_rule};
 
 /// Print objects as the API server shows them to admission
 ///
@@ -79,6 +79,7 @@ impl Args {
             objects: read_all(&self.cluster)?,
             definitions: definitions.into_iter().map(Arc::new).collect(),
             rules: Some(check_rule),
+            expressions: Some(check_expressions),
             ..Cluster::default()
         };
         let mut exit = Exit::Success;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kyvtest_go_compat::value::{Document, Value};
 
-use crate::RuleCheck;
+use crate::{Cause, RuleCheck};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Operation {
@@ -88,6 +88,8 @@ pub struct Cluster {
     pub definitions: Vec<Arc<Document>>,
     /// Evaluates the rules of definitions; `None` skips them.
     pub rules: Option<RuleCheck>,
+    /// Compiles the expressions of admission policies; `None` skips them.
+    pub expressions: Option<ExpressionCheck>,
     /// Range of cluster addresses (CIDR, IPv4); `None` means that any address is accepted.
     pub service_range: Option<String>,
     /// Time of the request (RFC 3339, UTC, whole seconds).
@@ -103,6 +105,7 @@ impl Default for Cluster {
             namespaces: None,
             definitions: Vec::new(),
             rules: None,
+            expressions: None,
             service_range: None,
             now: "2026-01-01T00:00:00Z".to_owned(),
         }
@@ -130,6 +133,9 @@ impl Cluster {
         })
     }
 }
+
+/// Returns the errors of the CEL expressions of an admission policy.
+pub type ExpressionCheck = fn(Value<'_>) -> Vec<Cause>;
 
 /// The parts of the request outside its body.
 #[derive(Clone, Copy, Debug, Default)]

@@ -29,7 +29,7 @@ mod table;
 mod validate;
 
 pub use change::{Change, Source};
-pub use cluster::{Cluster, Operation, Plugin, Request};
+pub use cluster::{Cluster, ExpressionCheck, Operation, Plugin, Request};
 pub use custom::rules::{Rule, RuleCheck, RuleValue};
 pub use input::Text;
 pub use mutated::{Mutation, mutated, plugins_again, settled};

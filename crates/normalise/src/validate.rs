@@ -50,6 +50,11 @@ pub(crate) fn is_label(text: &str) -> bool {
     format::label(text).is_empty()
 }
 
+/// Whether a text is a subdomain, like most names.
+pub(crate) fn is_subdomain(text: &str) -> bool {
+    format::subdomain(text).is_empty()
+}
+
 /// One step of a path.
 #[derive(Clone, Copy)]
 enum Step<'p> {
@@ -310,6 +315,11 @@ pub(crate) fn run(
     }
     if let Some(old) = old {
         update::run(&mut checker, served, &decoded.node, &old.node);
+    }
+    if let Some(check) = cluster.expressions
+        && matches!(served.kind, "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy")
+    {
+        checker.errors.extend(check(decoded.object().root()));
     }
     rejected(served, &decoded.node, checker.errors)
 }

@@ -137,6 +137,7 @@ fn native_config(value: Val<'_>) -> Result<Config<'_>, String> {
             debug: go_bytes(bytes),
         }),
         Val::Optional(Some(inner)) => native_config(*inner)?,
+        Val::Optional(None) => Config::Value(Value::Null),
         other => Config::Opaque(Opaque {
             go_type: "ref.Val".to_owned(),
             debug: native_debug(other),
@@ -235,8 +236,26 @@ fn quoted_key(key: Val<'_>) -> String {
         Val::Bool(value) => format!("%!q(types.Bool={value})"),
         Val::Double(_) => format!("%!q(types.Double={})", go_display(key)),
         Val::Bytes(bytes) => quote_bytes(bytes),
-        Val::Optional(None) => quote("optional.none()"),
-        key => quote(&go_display(key)),
+        key => quote(&key_display(key)),
+    }
+}
+
+/// A value as cel-go's `String` prints it.
+fn key_display(value: Val<'_>) -> String {
+    match value {
+        Val::Optional(None) => "optional.none()".to_owned(),
+        value if value.is_list() => {
+            let items: Vec<String> = value.list_iter().map(key_display).collect();
+            format!("[{}]", items.join(", "))
+        }
+        value if value.is_map() => {
+            let entries = value.map_iter();
+            let entries: Vec<String> = entries
+                .map(|(key, value)| format!("{}: {}", key_display(key), key_display(value)))
+                .collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        value => go_display(value),
     }
 }
 

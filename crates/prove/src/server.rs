@@ -13,14 +13,35 @@ mod scale;
 use std::sync::Arc;
 
 use kyvtest_go_compat::value::{Document, Value};
-use kyvtest_model::kube::{Discovery, GroupVersionKind, Operation, Request};
+use kyvtest_model::{
+    kube::{Discovery, GroupVersionKind, Operation, Request},
+    policy::validate_admission,
+};
 use kyvtest_normalise::{
-    Cluster, Kind, Mutation, Operation as Writes, Plugin, Raw, Request as Target, decode, decode_changed, finish,
-    is_known, locate, mutated, normalise, plugins, plugins_again, same_identity, stored_object,
+    Cause, Cluster, Kind, Mutation, Operation as Writes, Plugin, Raw, Reason, Request as Target, decode,
+    decode_changed, finish, is_known, locate, mutated, normalise, plugins, plugins_again, same_identity, stored_object,
 };
 
 pub use kyvtest_normalise::Refused;
 pub use rules::check as check_rule;
+
+/// The errors of the CEL expressions of an admission policy. The normaliser itself finds all others.
+pub fn check_expressions(object: Value<'_>) -> Vec<Cause> {
+    let errors = validate_admission(object).errors.into_iter();
+    let of_compiler = |detail: &str| {
+        ["compilation failed", "must evaluate to"]
+            .iter()
+            .any(|own| detail.starts_with(own))
+    };
+    errors
+        .filter(|error| of_compiler(&error.detail))
+        .map(|error| Cause {
+            field: error.field,
+            reason: Reason::Invalid,
+            detail: error.detail,
+        })
+        .collect()
+}
 
 /// Which object policies see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,6 +84,7 @@ impl Server {
                 objects,
                 definitions: discovery.definitions().to_vec(),
                 rules: Some(check_rule),
+                expressions: Some(check_expressions),
                 ..Cluster::default()
             },
         }

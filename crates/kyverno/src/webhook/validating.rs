@@ -47,7 +47,7 @@ fn subject(policy: &ValidatingPolicy, lens: Lens) -> Subject<'_> {
     let failure_policy = spec.failure_policy.as_ref();
     let mut subject = Subject::new(&Source {
         name: &policy.metadata.name,
-        namespace: policy.metadata.namespace.as_ref().filter(|_| policy.namespaced),
+        namespace: policy.metadata.namespace.as_ref(),
         constraints: spec.match_constraints.as_ref(),
         match_conditions: &spec.match_conditions,
         spec: spec.source.node(),
