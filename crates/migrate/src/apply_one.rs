@@ -10,7 +10,7 @@ use kyvtest_model::{
 };
 use kyvtest_prove::{
     Label,
-    body::{Side, compare_sides},
+    body::{Comparison, Side, compare_sides},
 };
 use serde_json::{Value as Json, json};
 
@@ -34,31 +34,45 @@ pub(crate) fn apply(policy: &ClassicPolicy, migrated: &mut [MigratedRule], disco
     // The policies of the rules so far, without the conditions that are added here.
     let mut earlier: Vec<(String, Json)> = Vec::new();
     for number in 0..migrated.len() {
+        let name = migrated[number].name.clone();
         let alone = migrated[number].objects.clone();
-        let result = if number == 0 || alone.is_empty() {
-            Ok(())
-        } else {
-            restrict(&mut migrated[number].objects, &earlier)
-        };
-        let result = result.and_then(|()| match number {
-            0 => Ok(()),
-            _ => compare(policy, migrated, number, (discovery, options)),
-        });
-        if let Err(reason) = result {
-            refuse(&mut migrated[number], &reason);
+        let mut is_idle = false;
+        if number > 0 && !alone.is_empty() {
+            let result = match restrict(&mut migrated[number].objects, &earlier) {
+                Ok(None) => compare(policy, migrated, number, (discovery, options)),
+                Ok(Some(other)) => {
+                    is_idle = is_idle_after(policy, migrated, number, (discovery, options));
+                    Err(if is_idle {
+                        format!(
+                            "`applyRules: One`: the rule never applies, because `{other}` applies to all of its requests; \
+                             delete it"
+                        )
+                    } else {
+                        unclear(&other, MORE)
+                    })
+                }
+                Err(reason) => Err(reason),
+            };
+            if let Err(reason) = result {
+                refuse(&mut migrated[number], &reason);
+            }
         }
-        if migrated[number].objects.is_empty() {
-            let name = migrated[number].name.clone();
-            let reason = format!("`applyRules: One`: the rule `{name}` before it is not migrated");
-            for later in &mut migrated[number + 1..] {
-                refuse(later, &reason);
+        if migrated[number].objects.is_empty() && !is_idle {
+            // What is left of the policy would apply to more requests than before.
+            let reason = format!("`applyRules: One`: the rules depend on each other, and `{name}` is not migrated");
+            for rule in migrated {
+                refuse(rule, &reason);
             }
             return;
         }
-        let name = migrated[number].name.clone();
-        earlier.extend(alone.into_iter().map(|object| (name.clone(), object)));
+        if !is_idle {
+            earlier.extend(alone.into_iter().map(|object| (name.clone(), object)));
+        }
     }
 }
+
+/// What a rule may depend on besides its `match` and preconditions: anchors and exceptions that skip it.
+const MORE: &str = "more than `match` and preconditions";
 
 fn refuse(rule: &mut MigratedRule, reason: &str) {
     if rule.objects.is_empty() {
@@ -71,17 +85,15 @@ fn refuse(rule: &mut MigratedRule, reason: &str) {
     rule.variants.clear();
 }
 
-/// Leaves out what earlier rules apply to.
-fn restrict(objects: &mut [Json], earlier: &[(String, Json)]) -> Result<(), String> {
+/// Leaves out what earlier rules apply to. Returns an earlier rule that seems to apply to all requests of a policy.
+fn restrict(objects: &mut [Json], earlier: &[(String, Json)]) -> Result<Option<String>, String> {
     for object in objects {
         for (name, other) in earlier {
             let Some(applies) = applies(other, object).map_err(|what| unclear(name, what))? else {
                 continue;
             };
             if applies.is_empty() {
-                return Err(format!(
-                    "`applyRules: One`: the rule never applies, because `{name}` applies to all of its requests; delete it"
-                ));
+                return Ok(Some(name.clone()));
             }
             let conditions = &mut object["spec"]["matchConditions"];
             if conditions.is_null() {
@@ -93,14 +105,17 @@ fn restrict(objects: &mut [Json], earlier: &[(String, Json)]) -> Result<(), Stri
             let free = format!("after-{}", list.len() + 1);
             let text = match applies.as_slice() {
                 [one] if !one.contains([' ', '!']) => format!("!{one}"),
-                [one] if one.starts_with('(') && one.ends_with(')') => format!("!{one}"),
-                all => format!("!({})", all.join(" && ")),
+                [one] => format!("!({one})"),
+                all => {
+                    let all: Vec<String> = all.iter().map(|text| operand(text)).collect();
+                    format!("!({})", all.join(" && "))
+                }
             };
             list.push(json!({"name": free, "expression": layout(&text)}));
         }
         in_order(object);
     }
-    Ok(())
+    Ok(None)
 }
 
 fn unclear(name: &str, what: &str) -> String {
@@ -179,6 +194,14 @@ fn applies(policy: &Json, other: &Json) -> Result<Option<Vec<String>>, &'static 
     Ok(Some(conditions))
 }
 
+/// A condition as an operand of `&&`.
+fn operand(text: &str) -> String {
+    let loose = [" || ", "||\n", " ? ", " ?\n"]
+        .iter()
+        .any(|operator| text.contains(operator));
+    if loose { format!("({text})") } else { text.to_owned() }
+}
+
 fn distinct<T: PartialEq>(words: impl Iterator<Item = T>) -> Vec<T> {
     let mut kept = Vec::new();
     for word in words {
@@ -250,31 +273,14 @@ fn compare(
     number: usize,
     (discovery, options): (&Discovery, &Options),
 ) -> Result<(), String> {
-    if migrated[number].objects.is_empty() {
-        return Ok(());
-    }
-    let rules: Vec<&Rule> = policy.spec.rules[..=number].iter().collect();
-    let mut original = cut(policy, &rules);
-    original["spec"]["applyRules"] = json!("One");
-    if options.existing == Existing::Drop {
-        for rule in original["spec"]["rules"].as_array_mut().into_iter().flatten() {
-            rule["validate"]["allowExistingViolations"] = json!(false);
-        }
-    }
-    let objects: Vec<Json> = migrated[..=number]
-        .iter()
-        .flat_map(|rule| rule.objects.clone())
-        .collect();
-    let left = Side::from_objects(std::slice::from_ref(&original), discovery)?;
-    let right = Side::from_objects(&objects, discovery)?;
-    let comparison = compare_sides(&left, &right, discovery, &options.proof);
+    let comparison = compared(policy, &migrated[..=number], (discovery, options))?;
     let rule = &mut migrated[number];
     match comparison.label {
         Label::Refuted(_) => {
             rule.counterexample = comparison.counterexample;
-            return Err(unclear("an earlier rule", "more than `match` and preconditions"));
+            return Err(unclear("an earlier rule", MORE));
         }
-        _ if comparison.fault => return Err(unclear("an earlier rule", "more than `match` and preconditions")),
+        _ if comparison.fault => return Err(unclear("an earlier rule", MORE)),
         Label::Proven => {}
         Label::Bounded { k } if !matches!(rule.label, RuleLabel::Tested(_)) => rule.label = RuleLabel::Bounded(k),
         _ => rule.label = RuleLabel::Tested(comparison.requests),
@@ -283,4 +289,36 @@ fn compare(
         rule.reason = comparison.reason;
     }
     Ok(())
+}
+
+/// Whether a rule makes no difference after those before it.
+fn is_idle_after(
+    policy: &ClassicPolicy,
+    migrated: &[MigratedRule],
+    number: usize,
+    cluster: (&Discovery, &Options),
+) -> bool {
+    let mut rules = migrated[..=number].to_vec();
+    rules[number].objects.clear();
+    compared(policy, &rules, cluster).is_ok_and(|comparison| comparison.label == Label::Proven)
+}
+
+/// Compares the first rules of a policy with their policies.
+fn compared(
+    policy: &ClassicPolicy,
+    migrated: &[MigratedRule],
+    (discovery, options): (&Discovery, &Options),
+) -> Result<Comparison, String> {
+    let rules: Vec<&Rule> = policy.spec.rules.iter().take(migrated.len()).collect();
+    let mut original = cut(policy, &rules);
+    original["spec"]["applyRules"] = json!("One");
+    if options.existing == Existing::Drop {
+        for rule in original["spec"]["rules"].as_array_mut().into_iter().flatten() {
+            rule["validate"]["allowExistingViolations"] = json!(false);
+        }
+    }
+    let objects: Vec<Json> = migrated.iter().flat_map(|rule| rule.objects.clone()).collect();
+    let left = Side::from_objects(std::slice::from_ref(&original), discovery)?;
+    let right = Side::from_objects(&objects, discovery)?;
+    Ok(compare_sides(&left, &right, discovery, &options.proof))
 }
