@@ -23,6 +23,10 @@ use super::{
 };
 use kyvtest_model::kube::{Atom, Facts, NAME_LABEL, Operation, Pairs, Pattern, RequestClass, Text};
 
+/// The group of kinds that policies name and no cluster describes: they are taken for custom resources, whose names are DNS
+/// subdomains (`apiextensions-apiserver/pkg/registry/customresource/validator.go`).
+pub const ASSUMED_GROUP: &str = "unknown.kyvtest.dev";
+
 /// How much a proof may do.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget<'a> {
@@ -118,7 +122,7 @@ impl Variables {
                 "" if resource.plural == "services" => Base::DnsLabel,
                 // Their own validation does not look at names (`pkg/apis/core/validation/events.go`).
                 "" if resource.plural == "events" => Base::Segment,
-                "" | "apps" | "batch" | "example.com" => Base::Subdomain,
+                "" | "apps" | "batch" | "example.com" | ASSUMED_GROUP => Base::Subdomain,
                 _ => Base::Segment,
             },
         }
