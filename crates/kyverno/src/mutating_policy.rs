@@ -10,14 +10,12 @@ mod compile;
 mod evaluate;
 mod patch;
 
-pub use compile::CompileErrors;
-
 use crate::{
+    cel_policy::{Exception, Slots, is_in_namespace},
     constraints::applies,
     input::{Documents, Input},
     lens::Route,
     response::RuleResponse,
-    validating_policy::{Exception, Slots, is_in_namespace},
 };
 use kyvtest_cel::{
     composite::Composite,
