@@ -11,14 +11,13 @@ use std::{
     sync::Arc,
 };
 
-use similar::TextDiff;
-
 use super::{Exit, Failure, input, output::Output};
 use crate::run::lens;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     value::{Document, Value},
 };
+use kyvtest_line_diff::unified;
 use kyvtest_normalise::{Change, Cluster, Kind, Normalised, Refused, Request, normalise};
 use kyvtest_prove::server::{check_expressions, check_rule};
 
@@ -130,10 +129,7 @@ impl Args {
         }
         let before = document.root().to_yaml();
         let title = title(document);
-        let diff = TextDiff::from_lines(&before, &yaml);
-        diff.unified_diff()
-            .header(&title, &format!("{title} (normalised)"))
-            .to_string()
+        unified(&before, &yaml, [&title, &format!("{title} (normalised)")], 3)
     }
 }
 
