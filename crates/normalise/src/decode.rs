@@ -278,10 +278,15 @@ impl Decoder {
 
     fn bytes(text: &str) -> Result<Node<'_>> {
         match base64::decode(text.as_bytes(), true) {
-            Ok(bytes) if !text.contains(['\n', '\r']) && text.len() == bytes.len().div_ceil(3) * 4 => {
-                Ok(Node::Text(Cow::Borrowed(text)))
+            Ok(bytes) => {
+                let plain =
+                    !text.ends_with('=') && !text.contains(['\n', '\r']) && text.len() == bytes.len().div_ceil(3) * 4;
+                // The last character before the padding may have bits that are not used.
+                let encoded = (!plain)
+                    .then(|| base64::encode(&bytes))
+                    .filter(|encoded| encoded != text);
+                Ok(Node::Text(encoded.map_or(Cow::Borrowed(text), Cow::Owned)))
             }
-            Ok(bytes) => Ok(Node::Text(Cow::Owned(base64::encode(&bytes)))),
             Err(position) => Err(format!("illegal base64 data at input byte {position}")),
         }
     }

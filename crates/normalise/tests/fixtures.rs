@@ -1,5 +1,5 @@
 //! A selection of our own rows, for machines without the shared reference data: every area of CREATE, all of UPDATE, the
-//! ServiceAccount plugin, and schemas of custom resources.
+//! ServiceAccount plugin, schemas of custom resources, and subresources.
 
 #[path = "gates/support.rs"]
 mod support;
@@ -17,7 +17,7 @@ use std::{
 };
 
 use kyvtest_go_compat::value::Document;
-use kyvtest_normalise::Cluster;
+use kyvtest_normalise::{Cluster, Kind, Operation, Raw, Request, normalise};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -67,4 +67,63 @@ fn custom_resources_agree() {
         }
     }
     kyvtest_gates::at_least("fixtures-definitions", rows.len(), &disagreements, rows.len());
+}
+
+/// A request to a subresource, as a dry run.
+#[derive(Deserialize)]
+struct Part {
+    #[serde(rename = "apiVersion")]
+    api_version: String,
+    kind: String,
+    subresource: String,
+    name: String,
+    namespace: String,
+    raw: Value,
+    #[serde(default)]
+    old: Option<Value>,
+}
+
+#[test]
+fn subresources_agree() {
+    let parts: Vec<Part> = kyvtest_gates::jsonl(&fixture("subresources.jsonl"));
+    let rows: Vec<create::Row> = kyvtest_gates::jsonl(&fixture("subresources.jsonl"));
+    let cluster = Cluster {
+        plugins: create::plugins(),
+        complete: true,
+        ..Cluster::default()
+    };
+    let mut disagreements = Vec::new();
+    for (part, row) in parts.iter().zip(&rows) {
+        let kind = Kind {
+            api_version: &part.api_version,
+            name: &part.kind,
+        };
+        let operation = if part.old.is_some() {
+            Operation::Update
+        } else {
+            Operation::Create
+        };
+        let request = Request {
+            operation,
+            namespace: &part.namespace,
+            name: &part.name,
+            subresource: &part.subresource,
+            dry_run: true,
+        };
+        let raw = Document::from(&part.raw);
+        let old = part.old.as_ref().map(Document::from);
+        let found = normalise(
+            kind,
+            Raw::from(&raw),
+            old.as_ref().map(Raw::from),
+            request,
+            &cluster,
+            false,
+        );
+        let (result, causes) = create::compare(row, found);
+        if let Err(difference) = result.and_then(|()| causes.unwrap_or(Ok(()))) {
+            disagreements.push(format!("{}: {difference}", row.id));
+        }
+    }
+    kyvtest_gates::at_least("fixtures-subresources", rows.len(), &disagreements, rows.len());
 }

@@ -5,7 +5,10 @@
 //!
 //! Known deviations: of the formats only those with a fixed pattern are checked.
 
-use kyvtest_go_compat::{regex::Regex, value::Value};
+use kyvtest_go_compat::{
+    regex::Regex,
+    value::{List, Value},
+};
 
 use super::{
     flag,
@@ -391,7 +394,7 @@ impl Checker {
         };
         let list = |name: &str| -> Vec<Checker> {
             let list = schema.get(name).and_then(Value::as_list);
-            list.into_iter().flat_map(|list| list.iter()).map(probe).collect()
+            list.into_iter().flat_map(List::iter).map(probe).collect()
         };
         let is_valid = |branch: &Checker| branch.errors.is_empty();
         let any = list("anyOf");

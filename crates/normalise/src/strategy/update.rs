@@ -138,7 +138,6 @@ pub(super) fn keep_metadata(node: &mut Node<'_>, old: &Node<'_>) {
         }
     }
     metadata.remove("managedFields");
-    metadata.remove("selfLink");
 }
 
 /// Compares the identity that a client sent with that of the stored object, before any mutation.

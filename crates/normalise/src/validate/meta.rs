@@ -102,7 +102,8 @@ fn metadata(checker: &mut Checker<'_>, rule: &NameRule, namespaced: bool, node: 
     let at = path.field("labels");
     for label in metadata.map("labels") {
         // A namespace gets the label for a generated name after validation.
-        let is_late = label.0 == "kubernetes.io/metadata.name" && label.1.as_str() == name && !prefix.is_empty();
+        let is_generated = !prefix.is_empty() && name.starts_with(prefix) && name.ends_with("xxxxx");
+        let is_late = label.0 == "kubernetes.io/metadata.name" && label.1.as_str() == name && is_generated;
         if !is_late {
             labels(checker, std::slice::from_ref(label), &at);
         }

@@ -69,9 +69,17 @@ fn run(row: &Row, cluster: &Cluster) -> Result<Normalised, Refused> {
 
 /// Compares a row; the second value says whether the causes agree, if there are any.
 pub(crate) fn check(row: &Row, cluster: &Cluster) -> (Result<(), String>, Option<Result<(), String>>) {
+    compare(row, run(row, cluster))
+}
+
+/// Compares what was found for a row.
+pub(crate) fn compare(
+    row: &Row,
+    found: Result<Normalised, Refused>,
+) -> (Result<(), String>, Option<Result<(), String>>) {
     let mut ignore: Vec<String> = row.volatile.iter().chain(&row.assigned).cloned().collect();
     ignore.extend(support::CLOCK.iter().map(|&pointer| pointer.to_owned()));
-    match (run(row, cluster), &row.rejected) {
+    match (found, &row.rejected) {
         (Ok(found), None) => {
             let mut stored = row.stored.clone().expect("an accepted row has a stored object");
             let mut seen = row.seen.clone().unwrap_or_else(|| stored.clone());

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use kyvtest_go_compat::value::{Document, Value};
+use kyvtest_go_compat::value::{Document, List, Map, Value};
 use kyvtest_model::kube::Request;
 use serde_json::{Value as Json, json};
 
@@ -51,22 +51,18 @@ fn selector(object: Value<'_>) -> String {
         let is_old = object.get("kind").and_then(Value::as_str) == Some("ReplicationController");
         is_old.then_some(selector)
     });
-    for (key, value) in labels
-        .and_then(Value::as_map)
-        .into_iter()
-        .flat_map(|labels| labels.iter())
-    {
+    for (key, value) in labels.and_then(Value::as_map).into_iter().flat_map(Map::iter) {
         let key = key.text().to_owned();
         let text = format!("{key}={}", value.as_str().unwrap_or_default());
         requirements.push((key, text));
     }
     let expressions = selector.get("matchExpressions").and_then(Value::as_list);
-    for expression in expressions.into_iter().flat_map(|list| list.iter()) {
+    for expression in expressions.into_iter().flat_map(List::iter) {
         let text = |field: &str| expression.get(field).and_then(Value::as_str).unwrap_or_default();
         let values = expression.get("values").and_then(Value::as_list);
         let mut values: Vec<&str> = values
             .into_iter()
-            .flat_map(|list| list.iter())
+            .flat_map(List::iter)
             .filter_map(Value::as_str)
             .collect();
         values.sort_unstable();
