@@ -158,16 +158,37 @@ impl Expr {
                 opposite: Some(self.text.clone()),
                 operands: Vec::new(),
             },
+            // `!(!a && !b)` is `a || b`, errors included.
+            None if self.reads_negated() && self.level == Level::And => {
+                Self::any(self.operands.iter().map(Self::negated_relation))
+            }
+            None if self.reads_negated() && self.level == Level::Or => {
+                Self::all(self.operands.iter().map(Self::negated_relation))
+            }
             None => self.negate(),
         }
+    }
+
+    /// Whether the negation needs no further `!`.
+    fn reads_negated(&self) -> bool {
+        let is_negation = self.level == Level::Unary && self.text.starts_with('!');
+        let all = !self.operands.is_empty() && self.operands.iter().all(Self::reads_negated);
+        self.opposite.is_some() || is_negation || all
     }
 
     /// `self == other`, and the other relations: `!=`, `<`, `<=`, `>`, `>=`, `in`.
     pub fn relation(&self, operator: &str, other: &Self) -> Self {
         let (left, right) = (self.at(Level::Sum), other.at(Level::Sum));
+        // Integers are in order: doubles may be no numbers.
+        let is_integer = |text: &str| text.ends_with(".size()") || text.parse::<i64>().is_ok();
+        let ordered = self.level == Level::Postfix && is_integer(&left) && is_integer(&right);
         let opposite = match operator {
             "==" => Some("!="),
             "!=" => Some("=="),
+            ">" if ordered => Some("<="),
+            "<=" if ordered => Some(">"),
+            "<" if ordered => Some(">="),
+            ">=" if ordered => Some("<"),
             _ => None,
         };
         Self {

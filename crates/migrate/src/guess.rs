@@ -7,12 +7,12 @@ use kyvtest_model::{
     kube::{Discovery, GroupVersionKind, Resource},
     policy::{ClassicPolicy, KindSelector, MatchResources, Rule},
 };
+use kyvtest_prove::symbolic::ASSUMED_GROUP;
 use serde_json::{Value as Json, json};
 
 use crate::draft::plural;
 
-/// The group and version of kinds of which the policy does not say more.
-const UNKNOWN: &str = "unknown.kyvtest.dev";
+/// The version of kinds of which the policy does not say more.
 const ANY_VERSION: &str = "v1";
 
 /// A cluster with the kinds of a policy, and what is assumed about each that was not there.
@@ -46,7 +46,7 @@ pub(crate) fn with_kinds(policy: &ClassicPolicy, discovery: &Discovery) -> (Disc
                 }
             };
             let gvk = GroupVersionKind::new(
-                concrete(&selector.group, UNKNOWN),
+                concrete(&selector.group, ASSUMED_GROUP),
                 concrete(&selector.version, ANY_VERSION),
                 &selector.kind,
             );
@@ -83,7 +83,7 @@ impl Guess {
     /// The assumption, for people.
     pub(crate) fn note(&self) -> String {
         format!(
-            "assumes that `{}` is served as the namespaced resource `{}`; describe the kind with `--crds` to be sure",
+            "assumes that `{}` is a custom resource, served as the namespaced resource `{}`; describe the kind with `--crds` to be sure",
             self.kind.text, self.plural
         )
     }

@@ -4,6 +4,7 @@
 //! No upstream counterpart: Kyverno's migration guide describes the work by hand. A rule is translated construct by
 //! construct; what has no translation is a [`Refusal`] with a code and a place.
 
+mod apply_one;
 mod assemble;
 mod check;
 #[cfg(test)]

@@ -20,7 +20,7 @@ use serde_json::{Value as Json, json};
 use kyvtest_go_compat::diagnostic::Span;
 
 use crate::{
-    Refusal, RefusalCode, assemble,
+    Refusal, RefusalCode, apply_one, assemble,
     draft::{Draft, Preconditions, Source, Style, drafts},
     generate,
     guess::{Guess, with_kinds},
@@ -152,6 +152,7 @@ pub fn migrate(policy: &ClassicPolicy, discovery: &Discovery, options: &Options)
     });
     let mut rules: Vec<MigratedRule> = rules.collect();
     distinguish(&mut rules);
+    apply_one::apply(policy, &mut rules, &discovery, options);
     whole::check(policy, &mut rules, &discovery, options);
     mutate::whole(policy, &mut rules, &discovery, options);
     Migration { rules }
@@ -179,7 +180,8 @@ fn identifier(name: &str) -> String {
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' })
         .collect();
-    clean.trim_matches('-').to_owned()
+    let words: Vec<&str> = clean.split('-').filter(|word| !word.is_empty()).collect();
+    words.join("-")
 }
 
 /// The policy with some of its rules, as an object.

@@ -30,17 +30,18 @@ struct Wanted {
     parts: Vec<Json>,
 }
 
+/// The rules that name a kind.
+pub(crate) fn matching<'r>(rules: &[&'r Rule], resource: &Resource) -> impl Iterator<Item = &'r Rule> {
+    let names = |rule: &Rule| {
+        let mut kinds = rule.matches.kinds();
+        kinds.any(|kind| kind_matches(kind, resource, false))
+    };
+    rules.iter().copied().filter(move |rule| names(rule))
+}
+
 /// Makes requests of a class. `sources` are the policies of both sides, `rules` those of the classic one.
 pub(crate) fn requests(sources: &[Json], rules: &[&Rule], cell: &RequestClass<'_>, count: u64) -> Vec<Scenario> {
-    let own: Vec<Wanted> = rules
-        .iter()
-        .filter(|rule| {
-            rule.matches
-                .kinds()
-                .any(|kind| kind_matches(kind, cell.resource, false))
-        })
-        .map(|rule| wanted(rule))
-        .collect();
+    let own: Vec<Wanted> = matching(rules, cell.resource).map(wanted).collect();
     let mut made = samples(sources, cell, count);
     for (number, scenario) in made.iter_mut().enumerate() {
         let Some(wanted) = own.get(number % own.len().max(1)) else {

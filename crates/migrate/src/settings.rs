@@ -9,11 +9,11 @@ use kyvtest_cel::observe::Place;
 use kyvtest_kyverno::{autogen, cel_rule::CompiledRule};
 use kyvtest_model::{
     kube::{Discovery, GroupVersionKind, Operation},
-    policy::{ApplyRules, ClassicPolicy, Rule},
+    policy::{ClassicPolicy, Rule},
 };
 use kyvtest_prove::repair::{NoScope, rule_scopes};
 
-use crate::{Refusal, RefusalCode};
+use crate::{Refusal, RefusalCode, apply_one};
 
 /// Settings of a policy that rules which validate do not read.
 const WITHOUT_EFFECT: [&str; 5] = [
@@ -27,12 +27,10 @@ const WITHOUT_EFFECT: [&str; 5] = [
 /// Refuses settings that would be lost.
 pub(crate) fn check(policy: &ClassicPolicy, rule: &Rule, discovery: &Discovery) -> Result<(), Refusal> {
     if let Some(apply) = &policy.spec.apply_rules
-        && apply.value == ApplyRules::One
-        && policy.spec.rules.len() > 1
-        && !are_disjoint(policy, discovery)
+        && apply_one::is_about(policy, discovery)
+        && policy.spec.rules.iter().any(|rule| rule.validate.is_none())
     {
-        let reason = "`applyRules: One` stops at the first rule that applies, and policies do not know of each other; \
-                      add preconditions to the later rules that leave out what earlier ones match, and remove the setting";
+        let reason = "`applyRules: One` in a policy with rules of several types; write a policy for each type";
         return Err(Refusal::new(RefusalCode::Setting, reason).at(apply.span));
     }
     let in_cel = rule.validate.as_ref().is_some_and(|validate| validate.cel.is_some());
@@ -97,7 +95,7 @@ pub(crate) fn notes(policy: &ClassicPolicy, rule: &Rule) -> Vec<String> {
 }
 
 /// Whether no request concerns two rules, so that stopping at the first changes nothing.
-fn are_disjoint(policy: &ClassicPolicy, discovery: &Discovery) -> bool {
+pub(crate) fn are_disjoint(policy: &ClassicPolicy, discovery: &Discovery) -> bool {
     let mut seen: BTreeSet<GroupVersionKind> = BTreeSet::new();
     for rule in &autogen::all_rules(policy) {
         let scopes = match rule_scopes(policy, rule, &Operation::ALL, discovery) {

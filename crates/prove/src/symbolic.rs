@@ -1,10 +1,10 @@
-//! Facts about every request of a cell at once.
+//! Facts about every request of a request class at once.
 //!
 //! A question that was answered before has the same answer; one that the earlier answers decide has that answer; any other
-//! is answered both ways, one after the other, by running the engines again from the start. So every request of the cell
+//! is answered both ways, one after the other, by running the engines again from the start. So every request of the class
 //! follows one of the paths, and every path has a request.
 //!
-//! Before anything is asked, what is the same in every cluster is replaced by one thing, each with its source upstream:
+//! First, facts that are equal in every cluster are replaced by one, each with its source upstream:
 //! - the label `kubernetes.io/metadata.name` of a namespace is its name (`pkg/apis/core/v1/defaults.go` `SetDefaults_Namespace`);
 //! - the objects of a request have its name and namespace, a generated name included
 //!   (`apiserver/pkg/endpoints/handlers/rest.go`, `apiserver/pkg/registry/rest/create.go` `AdmissionToValidateObjectFunc`);
@@ -22,6 +22,10 @@ use super::{
     solver::{Domain, Literal, MapBase, Possible, Solver},
 };
 use kyvtest_model::kube::{Atom, Facts, NAME_LABEL, Operation, Pairs, Pattern, RequestClass, Text};
+
+/// The group of kinds that policies name and no cluster describes: they are taken for custom resources, whose names are DNS
+/// subdomains (`apiextensions-apiserver/pkg/registry/customresource/validator.go`).
+pub const ASSUMED_GROUP: &str = "unknown.kyvtest.dev";
 
 /// How much a proof may do.
 #[derive(Debug, Clone, Copy)]
@@ -118,7 +122,7 @@ impl Variables {
                 "" if resource.plural == "services" => Base::DnsLabel,
                 // Their own validation does not look at names (`pkg/apis/core/validation/events.go`).
                 "" if resource.plural == "events" => Base::Segment,
-                "" | "apps" | "batch" | "example.com" => Base::Subdomain,
+                "" | "apps" | "batch" | "example.com" | ASSUMED_GROUP => Base::Subdomain,
                 _ => Base::Segment,
             },
         }

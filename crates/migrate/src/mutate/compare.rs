@@ -10,7 +10,7 @@ use kyvtest_cel::host::Mocks;
 use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::{input::Input, lens::Lens, mutate::CompiledMutation, mutating_controller::MutatingController};
 use kyvtest_model::{
-    kube::{Discovery, Environment, Operation, Request, RequestClass},
+    kube::{Discovery, Environment, Operation, Request, RequestClass, Resource},
     policy::{ClassicPolicy, FailurePolicy, MutatingPolicy, Rule},
     verdict::Status,
 };
@@ -20,7 +20,7 @@ use serde_json::Value as Json;
 use super::load;
 use crate::{
     MigratedRule, Options, Refusal, RefusalCode, RuleLabel, kinds,
-    samples::{all_rules, requests},
+    samples::{self, all_rules, requests},
 };
 
 /// How many requests of each kind and operation are made.
@@ -32,6 +32,9 @@ const MORE: u64 = 8;
 
 /// Of how many request classes more requests are made: the first ones, as a rule is the same for all controllers of Pods.
 const CLASSES: usize = 4;
+
+/// How much smaller the number of requests is for a kind that is matched by the same rules as one before it.
+const ALIKE: u64 = 3;
 
 /// How many kinds are tried for a rule that matches more than it names.
 const KINDS: usize = 12;
@@ -187,7 +190,18 @@ impl<'m> Match<'m> {
             let last = cells.last().copied();
             cells = cells.into_iter().step_by(step).chain(last).collect();
         }
+        let mut first: Vec<(Vec<&str>, &Resource)> = Vec::new();
         for cell in cells.into_iter().take(classes) {
+            let own = samples::matching(&rules, cell.resource).map(|rule| rule.name.value.as_str());
+            let own: Vec<&str> = own.collect();
+            let known = first.iter().find(|(names, _)| *names == own).map(|(_, kind)| *kind);
+            let tries = match known {
+                Some(kind) if kind != cell.resource && classes != CLASSES => tries.div_ceil(ALIKE),
+                _ => tries,
+            };
+            if known.is_none() {
+                first.push((own, cell.resource));
+            }
             for scenario in requests(&sources, &rules, &cell, tries) {
                 // What the rule made of the object, once more.
                 if let Some(after) = self.compare(scenario)? {

@@ -277,6 +277,12 @@ impl Cond {
                 test: Test::Present,
             },
             Self::Known(false) => Self::at(path, false, Self::TRUE).negate(),
+            // One guard in front of all parts.
+            Self::All(ref parts) | Self::Any(ref parts) if parts.iter().any(Self::is_raw) => Self::At {
+                path: path.clone(),
+                absent,
+                test: Test::Then(Box::new(inner)),
+            },
             Self::All(parts) => Self::all(parts.into_iter().map(|part| Self::at(path, absent, part))),
             Self::Any(parts) => Self::any(parts.into_iter().map(|part| Self::at(path, absent, part))),
             Self::Not(part) => Self::at(path, !absent, *part).negate(),
@@ -294,6 +300,14 @@ impl Cond {
                 absent,
                 test: Test::Then(Box::new(inner)),
             },
+        }
+    }
+
+    fn is_raw(&self) -> bool {
+        match self {
+            Self::Raw(_) => true,
+            Self::Not(inner) => inner.is_raw(),
+            _ => false,
         }
     }
 

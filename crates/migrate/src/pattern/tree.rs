@@ -154,25 +154,14 @@ impl Walk<'_> {
     /// A scalar: of a list, every element must satisfy it.
     fn scalar(&mut self, value: &Value, pattern: &Data) -> Result<Fits, Refusal> {
         let path = value.path.present();
-        let at = |test: Test| Cond::At {
-            path: path.clone(),
-            absent: false,
-            test,
-        };
-        let each = |known: &Known| -> Result<Test, Refusal> {
-            let (_, name) = self.scope.enter(&singular(value.path.last()));
-            let scalar = Scalar::new(pattern, known)?;
-            let body = tested(Path::new(Expr::primary(name.as_str())), scalar);
-            Ok(Test::Each(name, Box::new(body)))
-        };
         Ok(Fits::plain(match value.known.kind() {
-            Type::List => at(each(&value.known.element())?),
+            Type::List => self.each(value, pattern)?,
             Type::Unknown => {
                 let scalar = tested(path.clone(), Scalar::new(pattern, &value.known)?);
-                let list = Cond::all([is(&path, "list"), at(each(&Known::nothing())?)]);
+                let list = Cond::all([is(&path, "list"), self.each(value, pattern)?]);
                 Cond::any([scalar, list])
             }
-            _ => tested(path.clone(), Scalar::of_values(pattern, &value.known, value.values)?),
+            _ => tested(path, Scalar::of_values(pattern, &value.known, value.values)?),
         }))
     }
 
@@ -401,8 +390,20 @@ impl Walk<'_> {
                 })
             }
             Some(Data::List(_)) => Err(refuse("a list of lists")),
-            Some(scalar) => self.scalar(list, scalar),
+            Some(scalar) => Ok(Fits::plain(self.each(list, scalar)?)),
         }
+    }
+
+    /// Every element of a list satisfies a scalar.
+    fn each(&mut self, list: &Value, scalar: &Data) -> Result<Cond, Refusal> {
+        let (_, name) = self.scope.enter(&singular(list.path.last()));
+        let scalar = Scalar::new(scalar, &list.known.element())?;
+        let body = tested(Path::new(Expr::primary(name.as_str())), scalar);
+        Ok(Cond::At {
+            path: list.path.present(),
+            absent: false,
+            test: Test::Each(name, Box::new(body)),
+        })
     }
 }
 

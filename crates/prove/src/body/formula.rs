@@ -126,6 +126,9 @@ pub(super) enum Node {
     Or(Rc<[Formula]>),
 }
 
+/// The atoms of a formula, each as one of the bits: a formula without a bit has none of its atoms.
+pub(super) type Signature = u128;
+
 /// Which values two maps share.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shared {
@@ -153,6 +156,8 @@ pub(super) struct Arena {
     atoms: Vec<Atom>,
     atom_ids: FxHashMap<Atom, AtomId>,
     nodes: Vec<Node>,
+    /// Of each node.
+    signatures: Vec<Signature>,
     node_ids: FxHashMap<Node, Formula>,
     negations: FxHashMap<Formula, Formula>,
     reductions: FxHashMap<Formula, Formula>,
@@ -183,6 +188,7 @@ impl Arena {
             atoms: Vec::new(),
             atom_ids: FxHashMap::default(),
             nodes: Vec::new(),
+            signatures: Vec::new(),
             node_ids: FxHashMap::default(),
             negations: FxHashMap::default(),
             reductions: FxHashMap::default(),
@@ -423,9 +429,25 @@ impl Arena {
             return *known;
         }
         let id = Formula(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
+        let signature = match &node {
+            Node::False | Node::True => 0,
+            Node::Literal(atom, _) => Self::signature_of(&[*atom]),
+            Node::And(parts) | Node::Or(parts) => parts.iter().fold(0, |all, part| all | self.signature(*part)),
+        };
+        self.signatures.push(signature);
         self.nodes.push(node.clone());
         self.node_ids.insert(node, id);
         id
+    }
+
+    /// The signature of a formula.
+    pub(super) fn signature(&self, formula: Formula) -> Signature {
+        self.signatures[formula.0 as usize]
+    }
+
+    /// The signature of a formula of these atoms.
+    pub(super) fn signature_of(atoms: &[AtomId]) -> Signature {
+        atoms.iter().fold(0, |all, atom| all | 1 << (atom.0 % Signature::BITS))
     }
 
     pub(super) fn look(&self, formula: Formula) -> &Node {

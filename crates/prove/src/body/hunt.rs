@@ -32,7 +32,7 @@ use super::{
     shape::{Inner, Kind, Shape},
     side::add_objects,
 };
-use crate::{seeds::merge, witness::Scenario};
+use crate::{language::Base, seeds::merge, symbolic::ASSUMED_GROUP, witness::Scenario};
 
 /// What both sides mention.
 #[derive(Debug)]
@@ -223,12 +223,15 @@ impl Hunt {
             _ => self.changed(&new, shape),
         };
         let raw = self.raw;
+        // No server checks the names of kinds without a description.
+        let assumed = cell.resource.group == ASSUMED_GROUP;
         let mut names = ["sample", "apps"].map(str::to_owned);
         for name in &mut names {
             if self.next(3) == 0
                 && let Some(text) = self.texts.get(self.seed as usize % self.texts.len().max(1))
                 && is_key(text)
                 && (!raw || text.bytes().all(|c| c.is_ascii_alphanumeric()))
+                && (!assumed || Base::Subdomain.contains(&text.to_ascii_lowercase()))
             {
                 *name = text.to_ascii_lowercase();
             }

@@ -15,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::theory::Verdict;
 pub(super) use self::theory::{Taste, Theory, class, integer_values};
 use super::{
-    formula::{Arena, Atom, AtomId, Formula, Node, Place, Step},
+    formula::{Arena, Atom, AtomId, Formula, Node, Place, Signature, Step},
     shape::Kind,
 };
 
@@ -61,7 +61,10 @@ pub(super) struct Model {
 #[derive(Debug, Clone, Default)]
 struct State {
     model: Model,
+    /// What must hold and has not been looked at.
     goals: Vec<Formula>,
+    /// What must hold besides, each simplified for so many of the atoms in the model's order.
+    open: Vec<(Formula, usize)>,
     /// Statements that have got their elements.
     witnessed: FxHashSet<AtomId>,
     /// Statements with the elements that they were checked for.
@@ -164,13 +167,15 @@ impl<'s> Solver<'s> {
     fn propagate(&mut self, state: &mut State) -> bool {
         loop {
             let mut changed = false;
-            let goals = std::mem::take(&mut state.goals);
             let mut known = FxHashMap::default();
-            let mut open = goals;
+            let mut open = std::mem::take(&mut state.open);
+            open.extend(std::mem::take(&mut state.goals).into_iter().map(|goal| (goal, 0)));
             open.reverse();
             let mut kept = Vec::new();
-            while let Some(goal) = open.pop() {
-                let goal = self.simplify(goal, &state.model.values, &mut known);
+            while let Some((goal, since)) = open.pop() {
+                let now = state.model.order.len();
+                let assigned = Arena::signature_of(&state.model.order[since..]);
+                let goal = self.simplify(goal, (&state.model.values, assigned), &mut known);
                 match self.arena.look(goal).clone() {
                     Node::True => {}
                     Node::False => return false,
@@ -182,24 +187,27 @@ impl<'s> Solver<'s> {
                         known.clear();
                         changed = true;
                     }
-                    Node::And(parts) => open.extend(parts.iter().rev()),
-                    Node::Or(_) => kept.push(goal),
+                    Node::And(parts) => open.extend(parts.iter().rev().map(|part| (*part, now))),
+                    Node::Or(_) => kept.push((goal, now)),
                 }
             }
-            kept.extend(std::mem::take(&mut state.goals));
-            state.goals = kept;
+            state.open = kept;
             if !changed {
                 return true;
             }
         }
     }
 
+    /// A formula without the atoms that have values. Those that it may have are in the signature.
     fn simplify(
         &mut self,
         formula: Formula,
-        values: &FxHashMap<AtomId, bool>,
+        (values, assigned): (&FxHashMap<AtomId, bool>, Signature),
         known: &mut FxHashMap<Formula, Formula>,
     ) -> Formula {
+        if self.arena.signature(formula) & assigned == 0 {
+            return formula;
+        }
         if let Some(done) = known.get(&formula) {
             return *done;
         }
@@ -209,8 +217,8 @@ impl<'s> Solver<'s> {
                 Some(value) => Formula::of(*value == holds),
                 None => formula,
             },
-            Node::And(parts) => self.simplify_parts(formula, &parts, true, values, known),
-            Node::Or(parts) => self.simplify_parts(formula, &parts, false, values, known),
+            Node::And(parts) => self.simplify_parts(formula, (&parts, true), (values, assigned), known),
+            Node::Or(parts) => self.simplify_parts(formula, (&parts, false), (values, assigned), known),
         };
         known.insert(formula, simple);
         simple
@@ -219,15 +227,14 @@ impl<'s> Solver<'s> {
     fn simplify_parts(
         &mut self,
         formula: Formula,
-        parts: &[Formula],
-        is_and: bool,
-        values: &FxHashMap<AtomId, bool>,
+        (parts, is_and): (&[Formula], bool),
+        (values, assigned): (&FxHashMap<AtomId, bool>, Signature),
         known: &mut FxHashMap<Formula, Formula>,
     ) -> Formula {
         let decisive = Formula::of(!is_and);
         let mut simple = Vec::with_capacity(parts.len());
         for part in parts {
-            let part = self.simplify(*part, values, known);
+            let part = self.simplify(*part, (values, assigned), known);
             if part == decisive {
                 return decisive;
             }
@@ -248,7 +255,7 @@ impl<'s> Solver<'s> {
             Node::Or(parts) => parts.len(),
             _ => 0,
         };
-        let goal = state.goals.iter().min_by_key(|goal| size(goal))?;
+        let (goal, _) = state.open.iter().min_by_key(|(goal, _)| size(goal))?;
         let mut at = *goal;
         loop {
             match self.arena.look(at) {

@@ -170,6 +170,8 @@ fn go_upper(c: char) -> char {
 enum Machine {
     /// The flag: whether it has anchors that look at characters.
     Nfa(Nfa, bool),
+    /// Some texts: the characters that go on from each beginning of one, and whether it is one itself.
+    Words(Vec<(Vec<(char, u32)>, bool)>),
     Base(Base),
     Lower(Box<Machine>),
     Upper(Box<Machine>),
@@ -258,10 +260,30 @@ impl Machine {
         }
     }
 
+    /// The automaton of some texts.
+    fn words<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
+        let mut nodes: Vec<(Vec<(char, u32)>, bool)> = vec![Default::default()];
+        for text in texts {
+            let mut at = 0;
+            for c in text.chars() {
+                let known = nodes[at].0.iter().find(|(own, _)| *own == c).map(|(_, to)| *to);
+                let next = known.unwrap_or_else(|| {
+                    let next = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+                    nodes[at].0.push((c, next));
+                    nodes.push(Default::default());
+                    next
+                });
+                at = next as usize;
+            }
+            nodes[at].1 = true;
+        }
+        Self::Words(nodes)
+    }
+
     fn start(&self) -> State {
         match self {
             Self::Nfa(nfa, _) => marked(closure(nfa, &[0], Beside::Nothing, None), Beside::Nothing),
-            Self::Base(_) => vec![0],
+            Self::Words(_) | Self::Base(_) => vec![0],
             Self::Lower(inner)
             | Self::Upper(inner)
             | Self::GoLower(inner)
@@ -274,6 +296,13 @@ impl Machine {
     fn step(&self, state: &State, c: char) -> State {
         match self {
             Self::Nfa(nfa, looks) => read(nfa, *looks, state, c),
+            Self::Words(nodes) => {
+                let next = state.first().and_then(|at| {
+                    let (follows, _) = &nodes[*at as usize];
+                    follows.iter().find(|(own, _)| *own == c)
+                });
+                next.map_or(Vec::new(), |(_, to)| vec![*to])
+            }
             Self::Base(base) => match state.first() {
                 Some(own) => base
                     .step_state(u8::try_from(*own).unwrap_or_default(), c)
@@ -298,6 +327,7 @@ impl Machine {
                 let ended = closure(nfa, own(state), before(state), Some(Beside::Nothing));
                 ended.contains(&nfa.accepting)
             }
+            Self::Words(nodes) => state.first().is_some_and(|at| nodes[*at as usize].1),
             Self::Base(base) => state
                 .first()
                 .is_some_and(|own| base.accepts_state(u8::try_from(*own).unwrap_or_default())),
@@ -324,6 +354,11 @@ impl Machine {
                 if *looks {
                     breaks_at("\n_", into);
                     breaks_at_letters(into);
+                }
+            }
+            Self::Words(nodes) => {
+                for (c, _) in nodes.iter().flat_map(|(follows, _)| follows) {
+                    into.extend([u32::from(*c), u32::from(*c) + 1]);
                 }
             }
             Self::Base(_) => {
@@ -518,11 +553,22 @@ fn find(query: &Query) -> SearchResult {
     if let Some(text) = tries.into_iter().find(|text| fits(query, text)) {
         return SearchResult::Yes(text);
     }
-    let machines: Option<Vec<(Machine, bool)>> = query
-        .iter()
-        .map(|(predicate, wanted)| Some((Machine::new(predicate)?, *wanted)))
-        .collect();
-    machines.map_or(SearchResult::Incomplete, |machines| product(&machines))
+    // Texts that are not meant are one automaton together.
+    let mut others: Vec<&str> = Vec::new();
+    let mut machines: Vec<(Machine, bool)> = Vec::new();
+    for (predicate, wanted) in query {
+        if let (Predicate::Is(text), false) = (predicate, *wanted) {
+            others.push(text);
+        } else if let Some(machine) = Machine::new(predicate) {
+            machines.push((machine, *wanted));
+        } else {
+            return SearchResult::Incomplete;
+        }
+    }
+    if !others.is_empty() {
+        machines.push((Machine::words(others), false));
+    }
+    product(&machines)
 }
 
 /// A state of the product, and from where and by which character it was reached.
@@ -641,11 +687,15 @@ mod tests {
             for second in predicates {
                 for signs in [(true, true), (true, false), (false, true), (false, false)] {
                     let query = vec![(first.clone(), signs.0), (second.clone(), signs.1)];
-                    let brute = texts.iter().find(|text| fits(&query, text));
-                    match decided.find(query.clone()) {
-                        SearchResult::Yes(found) => assert!(fits(&query, &found), "{found:?} for {query:?}"),
-                        SearchResult::No => assert_eq!(brute, None, "{query:?}"),
-                        SearchResult::Incomplete => panic!("gave up on {query:?}"),
+                    let others = ["", "a", "ab", "abb", "b-"].map(|other| (Predicate::Is(text(other)), false));
+                    let without = [query.clone(), others.to_vec()].concat();
+                    for query in [query, without] {
+                        let brute = texts.iter().find(|text| fits(&query, text));
+                        match decided.find(query.clone()) {
+                            SearchResult::Yes(found) => assert!(fits(&query, &found), "{found:?} for {query:?}"),
+                            SearchResult::No => assert_eq!(brute, None, "{query:?}"),
+                            SearchResult::Incomplete => panic!("gave up on {query:?}"),
+                        }
                     }
                 }
             }
