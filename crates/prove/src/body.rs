@@ -326,8 +326,11 @@ const WITHIN: u64 = 4;
 /// How often a request is completed by what its refusals name.
 const SUPPLIES: usize = 3;
 
+/// What part of the tries the neighbours of one model get.
+const NEIGHBOURS: u64 = 3;
+
 /// How many models' neighbours are tried.
-const NEAR: usize = 8;
+const NEAR: usize = 24;
 
 /// How many models are tried before a class is left open.
 const MODELS: usize = 12;
@@ -370,7 +373,7 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
         if options.is_stopped() {
             return both.stopped(decided.len());
         }
-        if let Some(found) = hunt.search_near(&mut both, &near, options.tries)
+        if let Some(found) = hunt.search_near(&mut both, &near, options.tries / NEIGHBOURS)
             && k.is_none()
         {
             return both.refuted(found);
@@ -574,7 +577,7 @@ impl Match<'_> {
         let mut budget = self.cases;
         let mut refused = Vec::new();
         let mut reason = String::new();
-        for attempt in 0..MODELS {
+        for _ in 0..MODELS {
             if self.options.is_stopped() {
                 return Found::Open(Open::new(Cause::Unsupported, "stopped"));
             }
@@ -615,7 +618,7 @@ impl Match<'_> {
                             refused.extend(forbidden(arena, &model, refusal.as_ref()));
                         }
                         None => {
-                            if self.near.len() < NEAR && attempt % 3 == 0 {
+                            if self.near.len() < NEAR {
                                 self.near.push(near);
                             }
                             if reason.is_empty() {

@@ -14,7 +14,7 @@ use kyvtest_model::kube::{self, Namespace, Operation, UserInfo, World};
 
 use self::fill::fill;
 pub(super) use self::{
-    complete::{completed, supplied},
+    complete::{complete as complete_object, completed, supplied},
     fill::ordinary,
 };
 use super::{

@@ -61,7 +61,8 @@ pub(in crate::body) fn supplied(scenario: &Scenario, refused: &Refused) -> Optio
     changed.then_some(scenario)
 }
 
-fn complete(object: &mut Json) {
+/// Completes an object.
+pub(in crate::body) fn complete(object: &mut Json) {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     match kind.as_str() {
         "Role" | "ClusterRole" => complete_access_rules(object),
@@ -80,7 +81,27 @@ fn complete(object: &mut Json) {
         }
         _ => {}
     }
+    select_template(object);
     visit(object, "");
+}
+
+/// Gives a template the labels that its selector asks for.
+fn select_template(object: &mut Json) {
+    let wanted = object.pointer("/spec/selector/matchLabels").and_then(Json::as_object);
+    let (Some(wanted), Some(template)) = (wanted.cloned(), object.pointer_mut("/spec/template")) else {
+        return;
+    };
+    let Some(template) = template.as_object_mut() else {
+        return;
+    };
+    let metadata = template.entry("metadata".to_owned()).or_insert(json!({}));
+    let Some(metadata) = metadata.as_object_mut() else {
+        return;
+    };
+    let labels = metadata.entry("labels".to_owned()).or_insert(json!({}));
+    if let Some(labels) = labels.as_object_mut() {
+        labels.extend(wanted);
+    }
 }
 
 fn complete_access_rules(object: &mut Json) {

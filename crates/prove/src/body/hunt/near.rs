@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use kyvtest_go_compat::{text::quantity::Quantity, value::Document};
 
 use super::{Counterexample, Data, Hunt, Match, is_key};
-use crate::witness::Scenario;
+use crate::{body::build::complete_object, witness::Scenario};
 
 /// How many values of one request are changed at most.
 const CHANGES: usize = 3;
@@ -55,6 +55,10 @@ impl Hunt {
                 self.change(target, &texts);
             }
         }
+        objects
+            .iter_mut()
+            .filter(|object| object.is_object())
+            .for_each(complete_object);
         let [object, old] = objects;
         if object.is_object() {
             request.object = Document::from(&object);
@@ -145,15 +149,14 @@ impl Hunt {
         let base = other.unwrap_or_else(|| text.to_owned());
         let mut characters: Vec<char> = base.chars().collect();
         let at = self.next(characters.len());
-        match self.next(7) {
-            0 if !characters.is_empty() => {
-                characters.pop();
-            }
-            1 => characters.push('x'),
+        match self.next(12) {
+            0 => characters.truncate(at),
+            1 => drop(characters.drain(..at)),
             2 if characters.len() > 2 => characters[at] = '.',
             3 if !characters.is_empty() => characters[at] = characters[at].to_ascii_uppercase(),
             4 => characters.clear(),
-            5 => {
+            5 => characters.push('x'),
+            6 => {
                 let further = self.text().cloned().unwrap_or_default();
                 characters.extend(further.chars());
             }
