@@ -18,6 +18,7 @@ mod exit;
 mod explain;
 mod fill;
 mod fix;
+mod format;
 mod github;
 mod init;
 pub mod input;

@@ -6,11 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::ValueEnum;
 use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::{Exit, Failure, input, output::Output};
+use super::{
+    Exit, Failure,
+    format::{OutputFormat, ResultFormat},
+    input,
+    output::Output,
+};
 use kyvtest_cel::{
     authorizer::AuthorizerRules,
     compile::CompileError,
@@ -73,16 +77,8 @@ pub(super) struct Args {
     #[arg(long)]
     cost: bool,
 
-    /// The output format
-    #[arg(
-        short = 'o',
-        long = "output",
-        alias = "format",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t
-    )]
-    format: Format,
+    #[command(flatten)]
+    output: OutputFormat<ResultFormat>,
 
     /// Evaluate every line of a file of JSON objects instead, in order
     ///
@@ -91,13 +87,6 @@ pub(super) struct Args {
     /// phase (parse, check, program, eval), error and cost.
     #[arg(long, value_name = "FILE", conflicts_with = "expr")]
     jsonl: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Format {
-    #[default]
-    Human,
-    Json,
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
@@ -179,7 +168,7 @@ impl Args {
             ..Query::new(expr, profile)
         };
         let answer = run_query_with(&query, &world(rules));
-        if self.format == Format::Json {
+        if self.output.format == ResultFormat::Json {
             writeln!(output.artefact(), "{}", answer_json(&Json::Null, &answer))?;
         } else if let QueryResult::Value {
             type_name, value, cost, ..

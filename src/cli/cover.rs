@@ -2,10 +2,10 @@
 
 use std::{io::Write as _, sync::atomic::Ordering};
 
-use clap::ValueEnum;
-
 use super::{
-    Exit, Failure, interrupt,
+    Exit, Failure,
+    format::{OutputFormat, ReportFormat},
+    interrupt,
     output::Output,
     suites::Suites,
     unreferenced::{self, Unreferenced},
@@ -36,28 +36,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     min: Option<u8>,
 
-    /// The output format
-    #[arg(
-        short = 'o',
-        long = "output",
-        alias = "format",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t
-    )]
-    format: Format,
+    #[command(flatten)]
+    output: OutputFormat<ReportFormat>,
 
     /// Report resources that no row tests; `reject` also exits with code 5
     #[arg(long, value_name = "WORD", value_enum)]
     unreferenced: Option<Unreferenced>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Format {
-    #[default]
-    Human,
-    Json,
-    Markdown,
 }
 
 impl Args {
@@ -93,26 +77,26 @@ impl Args {
             exit = exit.combine(Exit::NoTests);
         }
         let now = executed.times.now.as_str();
-        match self.format {
-            Format::Human if self.behaviours => output.styled(&analysis::behaviours_human(&runs))?,
-            Format::Json if self.behaviours => {
+        match self.output.format {
+            ReportFormat::Human if self.behaviours => output.styled(&analysis::behaviours_human(&runs))?,
+            ReportFormat::Json if self.behaviours => {
                 let text = format!("{}\n", analysis::behaviours_json(&runs, now));
                 output.artefact().write_all(text.as_bytes())?;
             }
-            Format::Markdown if self.behaviours => {
+            ReportFormat::Markdown if self.behaviours => {
                 output
                     .artefact()
                     .write_all(analysis::behaviours_markdown(&runs).as_bytes())?;
             }
-            Format::Human => {
+            ReportFormat::Human => {
                 let text = coverage::human(&runs, true);
                 output.styled(&text)?;
             }
-            Format::Json => {
+            ReportFormat::Json => {
                 let text = format!("{}\n", coverage::json(&runs, now, self.suites.selection.shard));
                 output.artefact().write_all(text.as_bytes())?;
             }
-            Format::Markdown => output.artefact().write_all(coverage::markdown(&runs).as_bytes())?,
+            ReportFormat::Markdown => output.artefact().write_all(coverage::markdown(&runs).as_bytes())?,
         }
         exit = exit.combine(unreferenced::check(self.unreferenced, &runs, output));
         exit = exit.combine(self.check_minimum(&runs, output));

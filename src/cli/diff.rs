@@ -2,7 +2,6 @@
 
 use std::{fmt::Write as _, io, io::Write as _};
 
-use clap::ValueEnum;
 use serde_json::{Value as Json, json};
 
 use super::{
@@ -10,6 +9,7 @@ use super::{
     cluster::Cluster,
     config::Source,
     data::{DataLens, StrictResources},
+    format::{OutputFormat, ResultFormat},
     input,
     output::Output,
     prove::pairs::{self, Compared, Deletions, Setup},
@@ -75,16 +75,8 @@ pub(super) struct Args {
     #[arg(long)]
     prove: bool,
 
-    /// The output format
-    #[arg(
-        short = 'o',
-        long = "output",
-        alias = "format",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t
-    )]
-    format: Format,
+    #[command(flatten)]
+    output: OutputFormat<ResultFormat>,
 
     #[command(flatten)]
     config: Source,
@@ -105,13 +97,6 @@ pub(super) struct Args {
     /// Exit with code 0 even if the policies differ
     #[arg(long)]
     exit_zero: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Format {
-    #[default]
-    Human,
-    Json,
 }
 
 impl Args {
@@ -163,15 +148,15 @@ impl Args {
                 .into());
         }
         let proofs = self.proofs(&found, (&from, &to), &settings);
-        match self.format {
-            Format::Human => {
+        match self.output.format {
+            ResultFormat::Human => {
                 let text = human(&found, self.all, self.messages);
                 output.artefact().write_all(text.as_bytes())?;
                 for proof in proofs.iter().flatten() {
                     output.styled(&proof.human)?;
                 }
             }
-            Format::Json => {
+            ResultFormat::Json => {
                 let text = format!("{:#}\n", to_json(&found, &proofs, settings.now));
                 output.artefact().write_all(text.as_bytes())?;
             }

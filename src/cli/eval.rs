@@ -6,7 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::ValueEnum;
 use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 
@@ -15,6 +14,7 @@ use super::{
     cluster::{Cluster as ClusterArgs, KyvernoConfig},
     config::Source,
     data::{DataLens, StrictResources},
+    format::{OutputFormat, ResultFormat},
     input,
     output::Output,
 };
@@ -93,16 +93,8 @@ pub(super) struct Args {
     #[arg(long, requires = "cases")]
     compat: bool,
 
-    /// The output format
-    #[arg(
-        short = 'o',
-        long = "output",
-        alias = "format",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t
-    )]
-    format: Format,
+    #[command(flatten)]
+    output: OutputFormat<ResultFormat>,
 
     #[command(flatten)]
     config: Source,
@@ -118,13 +110,6 @@ pub(super) struct Args {
 
     #[command(flatten)]
     resources: StrictResources,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Format {
-    #[default]
-    Human,
-    Json,
 }
 
 impl Args {
@@ -181,8 +166,8 @@ impl Args {
                 .into());
         }
         let undecided = undecided(&answers);
-        let text = match self.format {
-            Format::Json => {
+        let text = match self.output.format {
+            ResultFormat::Json => {
                 let mut report = line::render(&answers);
                 report.insert("now".to_owned(), json!(settings.now.map(|now| now.to_string())));
                 if data == Data::Normalised {
@@ -190,7 +175,7 @@ impl Args {
                 }
                 format!("{:#}\n", Json::from(report))
             }
-            Format::Human => human(&answers, undecided.is_some()),
+            ResultFormat::Human => human(&answers, undecided.is_some()),
         };
         output.artefact().write_all(text.as_bytes())?;
         if data == Data::Normalised
@@ -199,7 +184,7 @@ impl Args {
         {
             output.remark(&format!("note: {difference}\n"));
         }
-        if answers.generated && self.format == Format::Human {
+        if answers.generated && self.output.format == ResultFormat::Human {
             for pair in cluster.pairs() {
                 for note in pair.notes() {
                     let name = pair.original().name();

@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use similar::TextDiff;
-
 use super::{Exit, Failure, color::LITERAL, output::Output, report_file};
 use crate::suite::{self, Disk, Fixed, Options, discover, fix};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
+use kyvtest_line_diff::unified;
 
 /// Migrate test files of older releases to the current schema
 ///
@@ -108,9 +107,5 @@ impl Args {
 
 /// The change of a file as `diff -u` shows it.
 fn difference(file: &Fixed) -> String {
-    let diff = TextDiff::from_lines(&file.before, &file.after);
-    diff.unified_diff()
-        .context_radius(3)
-        .header(&file.path, &file.path)
-        .to_string()
+    unified(&file.before, &file.after, [&file.path; 2], 3)
 }

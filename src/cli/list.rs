@@ -5,7 +5,7 @@ use std::{fmt::Write as _, io::Write as _};
 use clap::ValueEnum;
 use serde_json::json;
 
-use super::{Exit, Failure, output::Output, suites::Suites};
+use super::{Exit, Failure, format::OutputFormat, output::Output, suites::Suites};
 use crate::{
     report::place,
     run::{Stop, overrides::Override, source_map},
@@ -20,16 +20,8 @@ pub(super) struct Args {
     #[command(flatten)]
     suites: Suites,
 
-    /// The output format
-    #[arg(
-        short = 'o',
-        long = "output",
-        alias = "output-format",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t
-    )]
-    format: ListFormat,
+    #[command(flatten)]
+    output: OutputFormat<ListFormat>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -75,7 +67,7 @@ impl Args {
         for timed in &executed.runs {
             let run = &timed.run;
             for case in &run.cases {
-                match self.format {
+                match self.output.format {
                     ListFormat::Human => {
                         let _ = writeln!(lines, "{} :: {}", run.path, case.title());
                     }
@@ -103,7 +95,7 @@ impl Args {
         if executed.runs.iter().all(|timed| timed.run.cases.is_empty()) {
             exit = exit.combine(Exit::NoTests);
         }
-        if self.format == ListFormat::Json {
+        if self.output.format == ListFormat::Json {
             lines = format!("{}\n", json!({"version": 1, "cases": objects}));
         }
         output.artefact().write_all(lines.as_bytes())?;

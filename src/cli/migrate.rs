@@ -9,7 +9,13 @@ use std::{io::Write as _, path::PathBuf, sync::Arc};
 use clap::ValueEnum;
 use rayon::prelude::*;
 
-use super::{Exit, Failure, cluster::Cluster, input, interrupt, output::Output};
+use super::{
+    Exit, Failure,
+    cluster::Cluster,
+    format::{OutputFormat, ReportFormat},
+    input, interrupt,
+    output::Output,
+};
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Severity, Sources, Span},
@@ -56,16 +62,8 @@ pub(super) struct Args {
     #[arg(long, requires = "out")]
     force: bool,
 
-    /// The output format
-    #[arg(
-        short = 'o',
-        long = "output",
-        alias = "format",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t
-    )]
-    format: Format,
+    #[command(flatten)]
+    output: OutputFormat<ReportFormat>,
 
     /// Print the change of each document instead of the new policies
     #[arg(long, conflicts_with = "out")]
@@ -92,14 +90,6 @@ pub(super) struct Args {
 
     #[command(flatten)]
     cluster: Cluster,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Format {
-    #[default]
-    Human,
-    Json,
-    Markdown,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -353,16 +343,16 @@ impl Args {
 
     fn print(&self, outcome: &Outcome, sources: &Sources, output: &mut Output) -> Result<(), Failure> {
         let rows = &outcome.rows;
-        match self.format {
-            Format::Json => {
+        match self.output.format {
+            ReportFormat::Json => {
                 let text = format!("{:#}\n", report::json(outcome, sources));
                 output.artefact().write_all(text.as_bytes())?;
             }
-            Format::Markdown => {
+            ReportFormat::Markdown => {
                 let text = report::markdown(outcome, sources, self.explain);
                 output.artefact().write_all(text.as_bytes())?;
             }
-            Format::Human => {
+            ReportFormat::Human => {
                 if self.diff {
                     output.artefact().write_all(report::diff(outcome, sources).as_bytes())?;
                 } else if self.out.is_none() {

@@ -11,16 +11,15 @@ use std::{
     sync::Arc,
 };
 
-use similar::TextDiff;
-
 use super::{Exit, Failure, input, output::Output};
 use crate::run::lens;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     value::{Document, Value},
 };
+use kyvtest_line_diff::unified;
 use kyvtest_normalise::{Change, Cluster, Kind, Normalised, Refused, Request, normalise};
-use kyvtest_prove::server::check_rule;
+use kyvtest_prove::server::{check_expressions, check_rule};
 
 /// Print objects as the API server shows them to admission
 ///
@@ -51,8 +50,8 @@ pub(super) struct Args {
 
     /// Normalise every line of a file of JSON objects instead, in order
     ///
-    /// Keys of a line: id, operation (CREATE or UPDATE), apiVersion, kind, namespace, name, raw or raw_text, old,
-    /// plugins, objects; all but id, kind and one of the raws are optional. `plugins` lists admission plugins, by
+    /// Keys of a line: id, operation (CREATE or UPDATE), apiVersion, kind, namespace, name, subresource, raw or raw_text,
+    /// old, plugins, objects; all but id, kind and one of the raws are optional. `plugins` lists admission plugins, by
     /// default those of kube-apiserver without ServiceAccount; `objects` are all other objects of the cluster. The
     /// output line has id and object (what validating admission sees), and stored if the stored object differs, or id
     /// and rejected with stage, code, causes and message.
@@ -80,6 +79,7 @@ impl Args {
             objects: read_all(&self.cluster)?,
             definitions: definitions.into_iter().map(Arc::new).collect(),
             rules: Some(check_rule),
+            expressions: Some(check_expressions),
             ..Cluster::default()
         };
         let mut exit = Exit::Success;
@@ -129,10 +129,7 @@ impl Args {
         }
         let before = document.root().to_yaml();
         let title = title(document);
-        let diff = TextDiff::from_lines(&before, &yaml);
-        diff.unified_diff()
-            .header(&title, &format!("{title} (normalised)"))
-            .to_string()
+        unified(&before, &yaml, [&title, &format!("{title} (normalised)")], 3)
     }
 }
 

@@ -30,6 +30,7 @@ use super::{
     config::Source,
     convert::repair::documents,
     data::DataLens,
+    format::{OutputFormat, ReportFormat},
     input, interrupt,
     output::Output,
     progress::Progress,
@@ -109,16 +110,8 @@ pub(super) struct Args {
     #[arg(long)]
     explain: bool,
 
-    /// The output format
-    #[arg(
-        short = 'o',
-        long = "output",
-        alias = "format",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t
-    )]
-    format: Format,
+    #[command(flatten)]
+    output: OutputFormat<ReportFormat>,
 
     #[command(flatten)]
     config: Source,
@@ -161,14 +154,6 @@ pub(super) struct Args {
     /// Give up on a policy or pair after SECONDS; the label is then UNKNOWN
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Format {
-    #[default]
-    Human,
-    Json,
-    Markdown,
 }
 
 /// The part of Kyverno that a proof includes.
@@ -238,7 +223,7 @@ impl Args {
             ("--resources", !self.resources.is_empty(), why_native),
             (
                 "--output markdown",
-                self.format == Format::Markdown,
+                self.output.format == ReportFormat::Markdown,
                 "use `-o human` or `-o json`",
             ),
         ];
@@ -343,7 +328,7 @@ impl Args {
             let shown = pairs::Shown {
                 sources: &sources,
                 by_name: self.from.is_some(),
-                as_json: self.format == Format::Json,
+                as_json: self.output.format == ReportFormat::Json,
                 required: self.require.strength(),
                 samples: &samples,
             };
@@ -413,8 +398,8 @@ impl Args {
             let diagnostic = Diagnostic::new(Code::NothingToConvert, "no policy to compare").with_help(help);
             return Err(diagnostic.into());
         }
-        match self.format {
-            Format::Json => {
+        match self.output.format {
+            ReportFormat::Json => {
                 let proofs: Vec<Json> = rows.iter().map(json_of).collect();
                 let text = format!(
                     "{:#}\n",
@@ -422,8 +407,8 @@ impl Args {
                 );
                 output.artefact().write_all(text.as_bytes())?;
             }
-            Format::Markdown => output.artefact().write_all(markdown(&rows).as_bytes())?,
-            Format::Human => {
+            ReportFormat::Markdown => output.artefact().write_all(markdown(&rows).as_bytes())?,
+            ReportFormat::Human => {
                 for (i, row) in rows.iter().enumerate() {
                     let gap = if i > 0 { "\n" } else { "" };
                     output.styled(&format!("{gap}{}", human(row, self.explain)))?;

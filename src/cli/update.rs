@@ -7,8 +7,6 @@ use std::{
     path::Path,
 };
 
-use similar::TextDiff;
-
 use super::{Failure, output::Output, report_file, suites::Suites};
 use crate::{
     author::update::{Acceptance, Change, Changed, apply, update},
@@ -16,6 +14,7 @@ use crate::{
     suite::{self, Disk, Memory, Options, Overlay, Suite},
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
+use kyvtest_line_diff::unified;
 
 /// The treatment of failing expectations.
 #[derive(Debug, clap::Args)]
@@ -255,7 +254,5 @@ fn prompt(output: &mut Output) -> Choice {
 
 /// The change of a file in the format of `diff -u`.
 fn difference(file: &Changed) -> String {
-    let diff = TextDiff::from_lines(&file.before, &file.after);
-    let mut unified = diff.unified_diff();
-    unified.context_radius(2).header(&file.path, &file.path).to_string()
+    unified(&file.before, &file.after, [&file.path; 2], 2)
 }

@@ -17,7 +17,7 @@ use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic},
     value::Value,
 };
-use kyvtest_kyverno::{authorization::AuthorizationPolicy, validating_policy::FieldError};
+use kyvtest_kyverno::{authorization::AuthorizationPolicy, cel_policy::FieldError};
 use kyvtest_model::policy;
 
 /// Compiles the policies. A compile error ends the run; `kyverno test` compiles a policy only if there is a payload for

@@ -248,6 +248,7 @@ impl Judge<'_> {
     /// The rules of a response that the row tests.
     fn response(&self, response: &Response, cases: &mut Vec<Case>, vanished: &mut bool) {
         let rule = self.row.rule.as_ref().map(|rule| rule.value.as_str());
+        let empty = Document::from(&serde_json::Value::Null);
         for (number, answer) in response.rules.iter().enumerate() {
             if !answers_for(rule, response, &answer.rule) {
                 continue;
@@ -275,7 +276,11 @@ impl Judge<'_> {
                         add(&key, Some(object));
                     }
                 }
-                RuleType::Mutation => add(self.key, objects.and_then(|objects| objects.patched.as_ref())),
+                // Responses about existing objects have no patched one, and an empty object is compared in its place.
+                RuleType::Mutation => {
+                    let patched = objects.map(|objects| objects.patched.as_ref().unwrap_or(&empty));
+                    add(self.key, patched);
+                }
                 RuleType::Validation | RuleType::Deletion | RuleType::ImageVerify => {
                     add(self.key, objects.map(|objects| &objects.resource));
                 }
@@ -416,7 +421,7 @@ impl Judge<'_> {
         Case {
             row: Some(self.number),
             name: None,
-            policy: self.row.policy.value.clone(),
+            policy: column(&self.row.policy.value),
             rule,
             resource: self.key.clone(),
             operation,
@@ -435,6 +440,17 @@ impl Judge<'_> {
             place: Some(self.row.span),
             findings: Vec::new(),
         }
+    }
+}
+
+/// The policy of a row as the table shows it: of a text with slashes the first two parts
+/// (`cmd/cli/kubectl-kyverno/output/color/color.go` `Policy`).
+fn column(policy: &str) -> String {
+    let mut parts = policy.split('/');
+    match (parts.next(), parts.next()) {
+        (Some(""), Some(name)) => name.to_owned(),
+        (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
+        _ => policy.to_owned(),
     }
 }
 

@@ -21,7 +21,7 @@ use kyvtest_go_compat::{
 use kyvtest_kyverno::{classic_policy::CompiledClassicPolicy, lowered::Lowered, offline::Stage};
 use kyvtest_model::{
     kube::{Operation, Request},
-    policy::{ClassicPolicy, PolicyId},
+    policy::{ClassicPolicy, PolicyId, PolicyKind},
 };
 
 /// Evaluates all policies on all resources, or only on those that `only` names: once with the suite's own operation, and once
@@ -206,6 +206,8 @@ impl Subject<'_, '_> {
         }
         let mut validated = validated.into_iter().peekable();
         let mut unverified = Vec::new();
+        // Classic policies get what the classic policies before them made of the object, all others the object that was sent.
+        let mut current = sent.clone();
         for (number, mut response) in made.into_iter().enumerate() {
             while let Some((_, own)) = validated.next_if(|(before, _)| *before <= number) {
                 list.extend(own);
@@ -213,7 +215,13 @@ impl Subject<'_, '_> {
             if !self.engines.settings.compat {
                 response.mark_undecided(&mut unverified);
             }
-            let mut objects = offline::objects(&mut response, &sent);
+            let is_classic = [PolicyKind::ClusterPolicy, PolicyKind::Policy]
+                .iter()
+                .any(|kind| kind.name() == response.kind);
+            let mut objects = offline::objects(&mut response, if is_classic { &current } else { &sent });
+            if let Some(patched) = objects.patched.as_ref().filter(|_| is_classic) {
+                current.clone_from(patched);
+            }
             let decoded = |object: &Document| self.engines.cluster.decoded(object);
             objects.patched = objects.patched.as_ref().map(decoded);
             for rule in &mut objects.rules {

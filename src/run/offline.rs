@@ -126,7 +126,7 @@ fn case(suite: &Suite, cluster: &SuiteCluster, compat: bool) -> Case {
 
 /// The files from which rules clone: the first row with a file that names policy and rule literally decides.
 fn clone_sources(suite: &Suite) -> Vec<CloneSource> {
-    let mut sources = Vec::new();
+    let mut sources: Vec<CloneSource> = Vec::new();
     for policy in suite.policies.classic() {
         let id = policy.id();
         let name = match id.namespace.as_str() {
@@ -140,8 +140,13 @@ fn clone_sources(suite: &Suite) -> Vec<CloneSource> {
             let row = suite.rows().iter().find(names);
             let path = row.and_then(|row| row.clone_source_resource.as_ref());
             if let Some(file) = path.and_then(|path| suite.expected(&path.value)) {
+                let own = Some((id.clone(), rule.name.value.clone()));
+                // Policies with one name share their sources.
+                if sources.iter().any(|source| source.rule == own) {
+                    continue;
+                }
                 sources.push(CloneSource {
-                    rule: Some((id.clone(), rule.name.value.clone())),
+                    rule: own,
                     objects: file.objects.clone(),
                 });
             }

@@ -174,6 +174,11 @@ impl Judge<'_> {
             .iter()
             .map(|response| response.elapsed)
             .sum::<Option<Duration>>();
+        if let Some(finding) = self.uncompared(&answers)
+            && let Some(case) = cases.get_mut(before)
+        {
+            case.add_finding(finding);
+        }
         let counterpart = answers.iter().find_map(|response| response.counterpart.as_deref());
         for case in &mut cases[before..] {
             case.data = lens::describe(case, &answers, self.check.rule_name());
@@ -213,6 +218,37 @@ impl Judge<'_> {
         }
         case.kyverno = Some(answer);
         case
+    }
+
+    /// Reports a file with expected objects if the row's rules have results, and none of them is of the type that makes such objects.
+    fn uncompared(&self, answers: &[&Response]) -> Option<Diagnostic> {
+        let row = self.check.row().and_then(|row| self.suite.rows().get(row))?;
+        let mut types = Vec::new();
+        for response in answers {
+            for (number, answer) in response.rules.iter().enumerate() {
+                if !compat::answers_for(self.check.rule_name(), response, &answer.rule) {
+                    continue;
+                }
+                let objects = response.objects.as_deref();
+                let made = objects.and_then(|objects| objects.rules.get(number));
+                types.push(made.map_or(RuleType::Validation, |made| made.rule_type));
+            }
+        }
+        let has = |wanted: &[RuleType]| types.iter().any(|of| wanted.contains(of));
+        let generated = row.generated_resources.iter().flatten().next();
+        let generated = generated.or(row.generated_resource.as_ref());
+        let changes = [RuleType::Mutation, RuleType::ImageVerify];
+        let (path, what) = match (&row.patched_resources, generated) {
+            _ if types.is_empty() => return None,
+            (Some(path), _) if !has(&changes) => (path, "changes"),
+            (_, Some(path)) if !has(&[RuleType::Generation]) => (path, "generates"),
+            _ => return None,
+        };
+        let message = format!(
+            "nothing is compared with `{}`: no rule of this row {what} objects",
+            path.value
+        );
+        Some(Diagnostic::at(Code::UnexpectedResult, path.span, message))
     }
 
     /// Checks the objects of a rule's result, if the row expects any.

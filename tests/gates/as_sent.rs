@@ -76,13 +76,12 @@ fn check(row: &Value, settings: &Settings) -> Result<(), String> {
     }
 }
 
-/// Bodies as sent, of whole objects, with the server's result.
+/// Bodies as sent, with the server's result.
 fn is_compared(row: &Value) -> bool {
     let request = &row["request"];
     row["observed"]["allowed"].is_boolean()
         && row.get("seen").is_some()
         && request.get("via").is_none()
-        && text(request, "subResource").is_empty()
         && matches!(text(request, "operation"), "CREATE" | "UPDATE")
 }
 
@@ -97,10 +96,10 @@ fn gate(name: &str, file: &str, rows: usize) {
 
 #[test]
 fn native_policies_decide_alike_on_objects_as_sent() {
-    gate("as-sent-native", "golden/apiserver/vectors.jsonl", 1_000);
+    gate("as-sent-native", "golden/apiserver/vectors.jsonl", 1_450);
 }
 
 #[test]
 fn kyverno_decides_alike_on_objects_as_sent() {
-    gate("as-sent-live", "golden/kyverno-live/vectors.jsonl", 1_000);
+    gate("as-sent-live", "golden/kyverno-live/vectors.jsonl", 1_300);
 }

@@ -261,7 +261,7 @@ fn same_object(theirs: &Value, ours: &Value) -> Result<(), String> {
 /// Whole objects with one outcome.
 fn is_completed(row: &Value) -> bool {
     let request = &row["request"];
-    let whole = text(request, "subResource").is_empty() && !request["object"].is_null() && request.get("via").is_none();
+    let whole = !request["object"].is_null() && request.get("via").is_none();
     whole && row.get("outcomes").is_none() && row["observed"].get("closed").is_none()
 }
 

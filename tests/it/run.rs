@@ -491,6 +491,20 @@ fn odd_suites_under_compat() {
     }
 }
 
+/// No row passes whose file of expected objects is compared with nothing.
+#[test]
+fn files_that_nothing_is_compared_with() {
+    let (_, report) = json(&["fixtures/run/uncompared"]);
+    let cases = report["suites"][0]["cases"].as_array().expect("cases");
+    let outcomes: Vec<&str> = cases.iter().filter_map(|case| case["outcome"].as_str()).collect();
+    assert_eq!(outcomes, ["fail", "fail", "pass"], "{report}");
+    let reason = cases[0]["reason"].as_str().unwrap_or_default();
+    assert!(
+        reason.starts_with("nothing is compared with `expected.yaml`"),
+        "{reason}"
+    );
+}
+
 #[test]
 fn a_filter_leaves_cases_as_they_are() {
     for suites in [

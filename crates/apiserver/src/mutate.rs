@@ -216,7 +216,7 @@ fn rerun_plugins(request: &Request, object: &Document, cluster: &Cluster) -> Res
     let target = Target {
         operation,
         namespace: &request.namespace,
-        name: "",
+        ..Target::default()
     };
     plugins_again(kind, &request.object, object, target, cluster).map_err(|refused| MutationDenial {
         by: DeniedBy::Later,

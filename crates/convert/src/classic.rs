@@ -6,7 +6,7 @@ use super::{
     Generated, Item, Options, Refusal, RefusalCode,
     build::{Rule, Rules},
     check::{check, exception_at},
-    object::{Maker, NO_REPORTS, Owner, object},
+    object::{Maker, Owner, kept_labels, object},
     place::At,
     refusal::{CREATES, VERIFIES},
 };
@@ -170,12 +170,13 @@ fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<Generated> {
     let annotations = maker.copy(&cel.key("auditAnnotations"));
     spec.extend(annotations.map(|node| ("auditAnnotations", node)));
     let spec = maker.map(&spec);
-    let labels: &[&str] = if policy.metadata.label(NO_REPORTS).is_some() {
-        &[NO_REPORTS]
-    } else {
-        &[]
-    };
-    let vap = maker.finish("ValidatingAdmissionPolicy", &owner, &name, labels, spec);
+    let vap = maker.finish(
+        "ValidatingAdmissionPolicy",
+        &owner,
+        &name,
+        kept_labels(&policy.metadata),
+        spec,
+    );
 
     let mut maker = Maker::new(&plan.at, &edit)?;
     let mut spec = vec![("policyName", maker.text(&name))];

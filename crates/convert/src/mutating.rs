@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use super::{
     GeneratedMutation, Item, Options, Refusal, RefusalCode,
-    object::{Maker, NO_REPORTS, Owner, object},
+    object::{Maker, Owner, kept_labels, object},
     place::At,
-    validating::{is_expired, named},
+    validating::{counting_exceptions, named},
 };
 use kyvtest_go_compat::yaml::Edited;
 use kyvtest_model::policy::{
@@ -55,17 +55,7 @@ pub(super) fn convert(
     if policy.spec.match_constraints.is_none() {
         return Err(Refusal::silent(RefusalCode::MutationWithoutConstraints, &at));
     }
-    let name = &policy.metadata.name.value;
-    let current = exceptions
-        .iter()
-        .filter(|exception| !is_expired(exception, options.now));
-    let exceptions = current
-        .flat_map(|exception| {
-            let references = exception.policy_refs.iter();
-            let named = references.filter(|reference| reference.name.value == *name);
-            named.map(|_| &**exception)
-        })
-        .collect();
+    let exceptions = counting_exceptions(&policy.metadata.name.value, exceptions, options);
     let plan = Plan { policy, exceptions, at };
     super::detect::mutating(&plan, report);
     generate(&plan, report).ok_or_else(Refusal::invalid)
@@ -106,12 +96,13 @@ fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<GeneratedMutation
         .filter(|text| !text.is_empty());
     spec.push(("reinvocationPolicy", maker.text(reinvocation.unwrap_or("Never"))));
     let spec = maker.map(&spec);
-    let labels: &[&str] = if policy.metadata.label(NO_REPORTS).is_some() {
-        &[NO_REPORTS]
-    } else {
-        &[]
-    };
-    let map = maker.finish("MutatingAdmissionPolicy", &owner, &name, labels, spec);
+    let map = maker.finish(
+        "MutatingAdmissionPolicy",
+        &owner,
+        &name,
+        kept_labels(&policy.metadata),
+        spec,
+    );
 
     let mut maker = Maker::new(&plan.at, &edit)?;
     let policy_name = maker.text(&name);

@@ -13,13 +13,21 @@ use kyvtest_go_compat::{
     value::{Document, Value},
     yaml::{Edited, Graft, Items, Kind, Node, NodeId, Span, Tree},
 };
-use kyvtest_model::policy::{Origin, place, validate_admission};
+use kyvtest_model::policy::{Metadata, Origin, place, validate_admission};
 
 /// The label of objects that Kyverno made.
 const MANAGED: (&str, &str) = ("app.kubernetes.io/managed-by", "kyverno");
 
 /// The label of policies, and of what is generated from them, that no report is made for.
-pub(super) const NO_REPORTS: &str = "reports.kyverno.io/disabled";
+const NO_REPORTS: &str = "reports.kyverno.io/disabled";
+
+/// The labels that a native policy takes over from a policy.
+pub(super) fn kept_labels(metadata: &Metadata) -> &'static [&'static str] {
+    match metadata.label(NO_REPORTS) {
+        Some(_) => &[NO_REPORTS],
+        None => &[],
+    }
+}
 
 /// An object in the making.
 pub(super) struct Maker<'t> {

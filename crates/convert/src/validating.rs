@@ -4,7 +4,7 @@ use std::{cell::Cell, sync::Arc};
 
 use super::{
     Generated, Item, Options, Refusal, RefusalCode,
-    object::{Maker, NO_REPORTS, Owner, object},
+    object::{Maker, Owner, kept_labels, object},
     place::At,
 };
 use kyvtest_cel::time::Timestamp;
@@ -53,28 +53,31 @@ pub(super) fn convert(
     if policy.spec.match_constraints.is_none() {
         return Err(Refusal::silent(RefusalCode::NoMatchConstraints, &at));
     }
-    let name = &policy.metadata.name.value;
-    let current = exceptions
-        .iter()
-        .filter(|exception| !is_expired(exception, options.now));
-    let exceptions = current
-        .flat_map(|exception| {
-            let refs = exception
-                .policy_refs
-                .iter()
-                .filter(|reference| reference.name.value == *name);
-            refs.map(|_| &**exception)
-        })
-        .collect();
+    let exceptions = counting_exceptions(&policy.metadata.name.value, exceptions, options);
     let plan = Plan { policy, exceptions, at };
     super::detect::validating(&plan, report);
     generate(&plan, report).ok_or_else(Refusal::invalid)
 }
 
-/// Whether an exception does not count any more. Without a time it always does.
-pub(super) fn is_expired(exception: &CelPolicyException, now: Option<Timestamp>) -> bool {
-    let end = exception.expires_at.as_ref().and_then(|text| Timestamp::parse(text));
-    end.zip(now).is_some_and(|(end, now)| end.instant() < now.instant())
+/// The exceptions that name a policy and have not expired: one that names it twice counts twice. Without a time none has
+/// expired.
+pub(super) fn counting_exceptions<'e>(
+    name: &str,
+    exceptions: &'e [Arc<CelPolicyException>],
+    options: Options,
+) -> Vec<&'e CelPolicyException> {
+    let has_expired = |exception: &CelPolicyException| {
+        let end = exception.expires_at.as_ref().and_then(|text| Timestamp::parse(text));
+        end.zip(options.now)
+            .is_some_and(|(end, now)| end.instant() < now.instant())
+    };
+    let current = exceptions.iter().filter(|exception| !has_expired(exception));
+    let named = current.flat_map(|exception| {
+        let references = exception.policy_refs.iter();
+        let to_policy = references.filter(|reference| reference.name.value == name);
+        to_policy.map(|_| &**exception)
+    });
+    named.collect()
 }
 
 fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<Generated> {
@@ -122,12 +125,13 @@ fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<Generated> {
     let annotations = maker.copy(&plan.at.key("auditAnnotations"));
     spec.extend(annotations.map(|node| ("auditAnnotations", node)));
     let spec = maker.map(&spec);
-    let labels: &[&str] = if policy.metadata.label(NO_REPORTS).is_some() {
-        &[NO_REPORTS]
-    } else {
-        &[]
-    };
-    let vap = maker.finish("ValidatingAdmissionPolicy", &owner, &name, labels, spec);
+    let vap = maker.finish(
+        "ValidatingAdmissionPolicy",
+        &owner,
+        &name,
+        kept_labels(&policy.metadata),
+        spec,
+    );
 
     let mut maker = Maker::new(&plan.at, &edit)?;
     let policy_name = maker.text(&name);

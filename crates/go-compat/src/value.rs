@@ -221,6 +221,22 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    /// The document whose root this is, if it is a list or a map.
+    fn whole_document(self) -> Option<&'a Parts> {
+        let (document, start, len) = match self {
+            Value::List(list) => (list.document, list.start, list.len),
+            Value::Map(map) => (map.document, map.start, map.len),
+            _ => return None,
+        };
+        let is_root = match (self, document.root) {
+            (Value::List(_), Node::List { start: s, len: l }) | (Value::Map(_), Node::Map { start: s, len: l }) => {
+                (s, l) == (start, len)
+            }
+            _ => false,
+        };
+        is_root.then_some(document)
+    }
+
     /// The string, if this is one.
     pub fn as_str(self) -> Option<&'a str> {
         match self {

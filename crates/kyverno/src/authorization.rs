@@ -8,12 +8,12 @@
 //! upstream gives it no status.
 
 use crate::{
-    response::RuleResponse,
-    validating_policy::{
+    cel_policy::{
         FieldError,
         compile::{typed, variables},
         evaluate::Run,
     },
+    response::RuleResponse,
 };
 use kyvtest_cel::{
     composite::{Composite, Composition},

@@ -9,6 +9,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use super::{
+    cel_policy::CompileErrors,
     classic::values::Values,
     config::Config,
     exception::CompiledException,
@@ -17,7 +18,6 @@ use super::{
     lowered::{EngineResponse, Lowered},
     refusal::{Refusal, RuleReview},
     select::Selection,
-    validating_policy::CompileErrors,
     webhook::{Call, Delivery, Registration, Webhook},
 };
 use kyvtest_cel::observe::Observer;

@@ -3,18 +3,15 @@
 //! Upstream counterpart: `pkg/cel/policies/dpol/{compiler,engine}` (Kyverno 1.19). The schedule does not affect the
 //! result. A policy of a namespace is evaluated on any object: only the controller restricts it to its namespace.
 
-use std::fmt;
-
 use crate::{
-    constraints::applies,
-    validating_policy::{
-        Exception, FieldError, Slots,
-        compile::{conditions_at, declare, variables},
+    cel_policy::{
+        CompileErrors, Exception, FieldError, Slots,
+        compile::{conditions, declare, variables},
         evaluate::Run,
     },
+    constraints::applies,
 };
 use kyvtest_cel::{
-    admission::aggregate,
     composite::Composite,
     context::Scratch,
     env::Env,
@@ -57,29 +54,6 @@ pub enum Deletion {
     Exempt(Vec<String>),
 }
 
-/// Why Kyverno rejects a policy, with Kyverno's message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompileErrors {
-    /// The errors, at least one.
-    pub errors: Vec<FieldError>,
-}
-
-impl fmt::Display for CompileErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let headline = "<nil>: Internal error: deleting policy compiler 1.18 error: failed to compile policy";
-        let errors = self.errors.iter().map(ToString::to_string);
-        f.write_str(&aggregate(std::iter::once(headline.to_owned()).chain(errors)))
-    }
-}
-
-impl std::error::Error for CompileErrors {}
-
-impl From<Vec<FieldError>> for CompileErrors {
-    fn from(errors: Vec<FieldError>) -> Self {
-        Self { errors }
-    }
-}
-
 impl CompiledDeletingPolicy {
     pub fn name(&self) -> &str {
         &self.name
@@ -103,33 +77,40 @@ impl CompiledDeletingPolicy {
         policy: &DeletingPolicy,
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
     ) -> Result<Self, CompileErrors> {
+        Self::compile_parts(policy, exceptions).map_err(|errors| CompileErrors {
+            headline: Some("<nil>: Internal error: deleting policy compiler 1.18 error: failed to compile policy"),
+            errors,
+        })
+    }
+
+    fn compile_parts<'e>(
+        policy: &DeletingPolicy,
+        exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
+    ) -> Result<Self, Vec<FieldError>> {
         let spec = &policy.spec;
-        let mut env = Env::new(Profile::kyverno_deleting(if policy.namespaced {
-            PolicyScope::Namespace
-        } else {
+        let mut env = Env::new(Profile::kyverno_deleting(if policy.namespace().is_empty() {
             PolicyScope::Cluster
+        } else {
+            PolicyScope::Namespace
         }));
         let slots = declare(&mut env);
         // Upstream declares a type that its environment does not have.
         env.declare("exceptions", Type::structure("compiler.Exception"));
         let composite = variables(&spec.variables, &mut env)?;
-        let conditions = conditions_at("spec.conditions", &spec.conditions, &env)?;
+        let conditions = conditions("spec.conditions", &spec.conditions, &env)?;
         let named = exceptions.into_iter().filter(|exception| {
             let mut references = exception.policy_refs.iter();
             references.any(|to| to.name.value == policy.metadata.name.value && to.kind.value == policy.kind())
         });
-        let exceptions = named
-            .map(|exception| Exception::compile(exception, &env))
-            .collect::<Result<Vec<_>, _>>()?;
+        let exceptions = Exception::compile_all(named, &env)?;
         let mut constraints = spec.match_constraints.clone();
         for rule in constraints.iter_mut().flat_map(|block| &mut block.resource_rules) {
             rule.rule.operations = vec!["*".to_owned()];
         }
-        let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
         Ok(Self {
             name: policy.metadata.name.value.clone(),
             kind: policy.kind(),
-            namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
+            namespace: policy.namespace().to_owned(),
             constraints,
             env,
             slots,

@@ -11,14 +11,13 @@ mod evaluate;
 mod placement;
 mod template;
 
-pub use compile::CompileErrors;
 pub use placement::{Placement, as_given, in_cluster};
 
 use crate::{
+    cel_policy::{Exception, Slots, is_in_namespace},
     constraints::applies,
     input::{Documents, Input},
     response::RuleResponse,
-    validating_policy::{Exception, Slots, is_in_namespace},
 };
 use kyvtest_cel::{
     composite::Composite,

@@ -13,9 +13,9 @@ mod reference;
 pub use evaluate::{ImageOutcome, Verifications};
 
 use crate::{
+    cel_policy::{Exception, Validation},
     constraints::applies,
     input::{Documents, Input},
-    validating_policy::Exception,
 };
 use kyvtest_cel::{composite::Composite, env::Env, program::Program};
 use kyvtest_go_compat::value::{Document, Value};
@@ -77,13 +77,6 @@ struct DeclaredAttestation {
     kind: String,
     /// Whether it is an artifact that refers to the image.
     is_referrer: bool,
-}
-
-#[derive(Debug)]
-struct Validation {
-    program: Program,
-    message: String,
-    message_expression: Option<Program>,
 }
 
 /// What a policy is evaluated on.

@@ -3,6 +3,7 @@
 pub mod attestor;
 pub mod authorization;
 pub mod autogen;
+pub mod cel_policy;
 pub mod cel_rule;
 pub mod classic;
 pub mod classic_policy;

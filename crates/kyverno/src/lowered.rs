@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::{
+    cel_policy::CompileErrors,
     classic_policy::CompiledClassicPolicy,
     constraints,
     evaluator::Evaluator,
@@ -14,7 +15,7 @@ use super::{
     lens::Lens,
     response::RuleResponse,
     select::{Selection, Step},
-    validating_policy::{CompileErrors, CompiledValidatingPolicy, PolicyResult},
+    validating_policy::{CompiledValidatingPolicy, PolicyResult},
     webhook::{Call, Registration, Webhook},
 };
 use kyvtest_cel::{host::Host, observe::Observer, trace};

@@ -11,11 +11,12 @@
 use std::sync::Arc;
 
 use super::{
+    cel_policy::CompileErrors,
     exception::CompiledException,
     input::Input,
     lens::Lens,
     mutate::CompiledMutation,
-    mutating_policy::{CompileErrors, CompiledMutatingPolicy},
+    mutating_policy::CompiledMutatingPolicy,
     refusal::{Refusal, RuleReview},
     webhook::{Call, Webhook},
 };

@@ -10,14 +10,12 @@ mod compile;
 mod evaluate;
 mod patch;
 
-pub use compile::CompileErrors;
-
 use crate::{
+    cel_policy::{Exception, Slots, is_in_namespace},
     constraints::applies,
     input::{Documents, Input},
     lens::Route,
     response::RuleResponse,
-    validating_policy::{Exception, Slots, is_in_namespace},
 };
 use kyvtest_cel::{
     composite::Composite,
@@ -263,9 +261,5 @@ fn custom_schema(discovery: &Discovery, kind: &GroupVersionKind) -> Option<Schem
 
 /// The kind and namespace of a policy in responses.
 fn identity(policy: &MutatingPolicy) -> (&'static str, String) {
-    let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
-    (
-        policy.kind(),
-        namespace.map(|text| text.value.clone()).unwrap_or_default(),
-    )
+    (policy.kind(), policy.namespace().to_owned())
 }

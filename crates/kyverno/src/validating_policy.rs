@@ -4,12 +4,11 @@
 //! expression that cannot be compiled is rejected as a whole. Known deviation: upstream evaluates audit annotations in
 //! the order of a Go map, we in the order in which they are written.
 
-pub(crate) mod compile;
-pub(crate) mod evaluate;
-
-pub use compile::{CompileErrors, FieldError};
+mod compile;
+mod evaluate;
 
 use super::{
+    cel_policy::{Exception, Slots, Validation, is_in_namespace},
     constraints::{InvalidSelector, applies},
     input::{Documents, Input},
     lens::Lens,
@@ -25,8 +24,8 @@ use kyvtest_cel::{
 };
 use kyvtest_go_compat::value::Value;
 use kyvtest_model::{
-    kube::{Atom, Facts, Pattern, RequestClass, Text},
-    policy::{MatchConstraints, Mode, ReportResult, ValidationAction},
+    kube::{Facts, RequestClass},
+    policy::{MatchConstraints, Mode, ValidationAction},
     verdict::{Effect, Part, Status, Trace},
 };
 
@@ -48,51 +47,6 @@ pub struct CompiledValidatingPolicy {
     validations: Vec<Validation>,
     audit_annotations: Vec<(String, Program)>,
     exceptions: Vec<Exception>,
-}
-
-/// The numbers of the variables.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Slots {
-    pub(crate) object: u32,
-    pub(crate) old_object: u32,
-    pub(crate) namespace: u32,
-    pub(crate) request: u32,
-    pub(crate) variables: u32,
-    pub(crate) exceptions: u32,
-}
-
-#[derive(Debug)]
-struct Validation {
-    program: Program,
-    message: String,
-    message_expression: Option<Program>,
-}
-
-/// An exception to the policy.
-#[derive(Debug)]
-pub(crate) struct Exception {
-    key: String,
-    priority: i64,
-    images: Vec<String>,
-    values: Vec<String>,
-    report: ReportResult,
-    conditions: Vec<Program>,
-}
-
-impl Exception {
-    /// The exception's `namespace/name`.
-    pub(crate) fn key(&self) -> &str {
-        &self.key
-    }
-
-    pub(crate) fn conditions(&self) -> &[Program] {
-        &self.conditions
-    }
-
-    /// Whether it lifts the policy as a whole.
-    pub(crate) fn is_full(&self) -> bool {
-        self.images.is_empty() && self.values.is_empty()
-    }
 }
 
 /// The result of a policy.
@@ -157,7 +111,7 @@ impl CompiledValidatingPolicy {
     /// The conditions of each exception, and whether it lifts the policy as a whole.
     pub fn exception_programs(&self) -> impl Iterator<Item = (bool, &[Program])> {
         let exceptions = self.exceptions.iter();
-        exceptions.map(|exception| (exception.is_full(), exception.conditions.as_slice()))
+        exceptions.map(|exception| (exception.is_full(), exception.conditions()))
     }
 
     /// Whether the policy is evaluated on the requests of a cell, and with which effects.
@@ -251,15 +205,4 @@ impl CompiledValidatingPolicy {
         }
         response
     }
-}
-
-/// Whether a policy for one namespace is evaluated on a request (`ValidateNamespaced` of
-/// `pkg/webhooks/resource/vpol/handler.go`): a Namespace is in itself.
-pub fn is_in_namespace<'p>(namespace: &'p str, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
-    let text = if cell.is_core_namespace() {
-        Text::RequestName
-    } else {
-        Text::Namespace
-    };
-    facts.ask(Atom::Text(text, Pattern::Exact(namespace)))
 }

@@ -14,6 +14,7 @@
 mod classic;
 mod mutating;
 mod registration;
+mod subject;
 mod validating;
 
 use std::{
@@ -42,7 +43,7 @@ use kyvtest_model::{
         Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Request, RequestClass, Requirement, Resource,
         RuleWithOperations, convert,
     },
-    policy::{KindSelector, MatchCondition, MatchConstraints, Spanned, Text, ValidatingPolicy},
+    policy::{KindSelector, MatchCondition, MatchConstraints, Spanned, Text},
 };
 
 pub use registration::{Registration, configuration, mutating_configuration};
@@ -370,11 +371,6 @@ fn name(base: &str, fails: bool, own: Option<&str>) -> String {
 }
 
 /// The checksum of the selectors of a policy's webhook (`pkg/controllers/webhook/validating.go` `selectorKey`).
-fn selectors(policy: &ValidatingPolicy) -> String {
-    let own = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
-    digest(own, policy.spec.match_constraints.as_ref())
-}
-
 fn digest(own: Option<&Text>, constraints: Option<&MatchConstraints>) -> String {
     let namespace = match own {
         Some(namespace) => serde_json::json!({

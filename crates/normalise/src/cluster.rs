@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kyvtest_go_compat::value::{Document, Value};
 
-use crate::RuleCheck;
+use crate::{Cause, RuleCheck};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Operation {
@@ -88,6 +88,8 @@ pub struct Cluster {
     pub definitions: Vec<Arc<Document>>,
     /// Evaluates the rules of definitions; `None` skips them.
     pub rules: Option<RuleCheck>,
+    /// Compiles the expressions of admission policies; `None` skips them.
+    pub expressions: Option<ExpressionCheck>,
     /// Range of cluster addresses (CIDR, IPv4); `None` means that any address is accepted.
     pub service_range: Option<String>,
     /// Time of the request (RFC 3339, UTC, whole seconds).
@@ -103,6 +105,7 @@ impl Default for Cluster {
             namespaces: None,
             definitions: Vec::new(),
             rules: None,
+            expressions: None,
             service_range: None,
             now: "2026-01-01T00:00:00Z".to_owned(),
         }
@@ -131,12 +134,19 @@ impl Cluster {
     }
 }
 
+/// Returns the errors of the CEL expressions of an admission policy.
+pub type ExpressionCheck = fn(Value<'_>) -> Vec<Cause>;
+
 /// The parts of the request outside its body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request<'r> {
     pub operation: Operation,
     /// Namespace of the URL; empty means that of the object, else `default`.
     pub namespace: &'r str,
-    /// Name of the URL, for UPDATE; empty means that of the object.
+    /// Name of the URL, for UPDATE and subresources; empty means that of the object.
     pub name: &'r str,
+    /// `status`, `scale`, `eviction`, …; empty for the object itself.
+    pub subresource: &'r str,
+    /// Whether nothing is to be stored.
+    pub dry_run: bool,
 }

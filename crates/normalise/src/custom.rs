@@ -16,6 +16,7 @@ use crate::{
 };
 
 pub(crate) mod check;
+mod format;
 pub(crate) mod rules;
 
 /// A served version of a custom kind.
@@ -80,13 +81,28 @@ pub(crate) fn decode<'a, I: Input<'a>>(custom: Custom<'a>, input: I) -> Result<N
             node.set("metadata", Decoder::default().object(metadata_type(), metadata, None)?);
         }
     }
+    Ok(complete(custom, node))
+}
+
+/// Like [`decode`], but drops the fields of metadata that do not fit their types.
+///
+/// Upstream: `objectmeta.GetObjectMetaWithOptions` with `DropMalformedFields`.
+pub(crate) fn decode_stored<'a>(custom: Custom<'a>, value: Value<'a>) -> Node<'a> {
+    let mut node = Node::of(value);
+    if let Some(metadata) = value.get("metadata") {
+        node.set("metadata", Decoder::default().fitting(metadata_type(), metadata));
+    }
+    complete(custom, node)
+}
+
+fn complete<'a>(custom: Custom<'a>, mut node: Node<'a>) -> Node<'a> {
     node.set("apiVersion", Node::Text(Cow::Borrowed(custom.api_version)));
     node.set("kind", Node::Text(Cow::Borrowed(custom.kind)));
     if let Some(schema) = custom.schema {
         prune(schema, &mut node, true);
         default(schema, &mut node, true);
     }
-    Ok(node)
+    node
 }
 
 /// Drops fields that the schema does not know. `resource` keeps `apiVersion`, `kind` and `metadata`.
@@ -126,6 +142,11 @@ fn prune(schema: Value<'_>, node: &mut Node<'_>, resource: bool) {
     }
 }
 
+/// The default of a schema; null is none.
+fn preset(schema: Value<'_>) -> Option<Value<'_>> {
+    schema.get("default").filter(|value| !value.is_null())
+}
+
 fn is_forbidden_null(schema: Value<'_>, node: &Node<'_>) -> bool {
     matches!(node, Node::Null) && !flag(schema, "nullable")
 }
@@ -141,7 +162,7 @@ pub(crate) fn default<'a>(schema: Value<'a>, node: &mut Node<'a>, root: bool) {
                     }
                     let position = entries.iter().position(|(key, _)| key == name.text());
                     let missing = position.is_none_or(|at| is_forbidden_null(own, &entries[at].1));
-                    match (own.get("default"), position) {
+                    match (preset(own), position) {
                         (Some(value), Some(at)) if missing => entries[at].1 = Node::of(value),
                         (Some(value), None) => entries.push((Cow::Borrowed(name.text()), Node::of(value))),
                         (None, Some(at)) if missing => {
@@ -155,12 +176,16 @@ pub(crate) fn default<'a>(schema: Value<'a>, node: &mut Node<'a>, root: bool) {
             let more = schema
                 .get("additionalProperties")
                 .filter(|more| more.as_map().is_some());
+            let known = |key: &str| properties.and_then(|properties| properties.get(key));
+            if let Some(own) = more.filter(|own| preset(*own).is_none()) {
+                entries.retain(|(key, value)| known(key).is_some() || !is_forbidden_null(own, value));
+            }
             for (key, value) in entries {
-                match (properties.and_then(|properties| properties.get(key)), more) {
+                match (known(key), more) {
                     (Some(own), _) => default(own, value, false),
                     (None, Some(own)) => {
                         if is_forbidden_null(own, value)
-                            && let Some(fallback) = own.get("default")
+                            && let Some(fallback) = preset(own)
                         {
                             *value = Node::of(fallback);
                         }
@@ -174,7 +199,7 @@ pub(crate) fn default<'a>(schema: Value<'a>, node: &mut Node<'a>, root: bool) {
             let Some(own) = schema.get("items") else { return };
             for item in items {
                 if is_forbidden_null(own, item)
-                    && let Some(fallback) = own.get("default")
+                    && let Some(fallback) = preset(own)
                 {
                     *item = Node::of(fallback);
                 }

@@ -88,7 +88,7 @@ impl Decoder {
         let entries = match input.view() {
             View::Null => return Ok(existing.unwrap_or_else(|| zero(found))),
             View::Map(entries) => entries,
-            other => return Err(self.mismatch(&other, found.name.rsplit('.').next().unwrap_or_default())),
+            other => return Err(self.mismatch(&other, go_struct(found.name))),
         };
         let merges = I::DUPLICATES || existing.is_some();
         let mut out = match existing {
@@ -121,6 +121,23 @@ impl Decoder {
         let mut node = Node::Map(out);
         embed(found, &mut node);
         Ok(node)
+    }
+
+    /// Decodes the fields of a struct that fit their types, and drops the others.
+    pub(crate) fn fitting<'a, I: Input<'a>>(&mut self, id: TypeId, input: I) -> Node<'a> {
+        let mut node = Node::EMPTY;
+        if let View::Map(entries) = input.view() {
+            for (key, value) in entries {
+                let Some(field) = TABLE.get(id).field(key) else {
+                    continue;
+                };
+                match self.value(&field.shape, value, None) {
+                    Ok(Node::Null) | Err(_) => {}
+                    Ok(value) => node.set(field.name, value),
+                }
+            }
+        }
+        node
     }
 
     fn value<'a, I: Input<'a>>(&mut self, shape: &Shape, input: I, existing: Option<Node<'a>>) -> Result<Node<'a>> {
@@ -165,6 +182,7 @@ impl Decoder {
                 Self::bytes(text).map_err(|error| format!("error decoding from json: {error}"))
             }
             (Shape::Bytes, View::Text(text)) => Self::bytes(text),
+            (Shape::Bytes, View::List(items)) => self.listed_bytes::<I>(items),
             (Shape::Quantity, view) => Self::quantity(view, false),
             (Shape::IntOrString, View::Text(text)) => Ok(Node::Text(Cow::Borrowed(text))),
             (Shape::IntOrString, View::Number(number)) => {
@@ -268,8 +286,26 @@ impl Decoder {
         }
     }
 
+    /// Bytes written as a list of numbers, which Go also accepts.
+    fn listed_bytes<'a, I: Input<'a>>(&self, items: I::Items) -> Result<Node<'a>> {
+        let mut bytes = Vec::with_capacity(items.len());
+        for item in items {
+            match item.view() {
+                View::Null => bytes.push(0),
+                View::Number(number) => match self.integer(number, 0, 255, "uint8")? {
+                    Node::Int(value) => bytes.push(u8::try_from(value).unwrap_or_default()),
+                    _ => return Err(self.message("number", "uint8")),
+                },
+                other => return Err(self.mismatch(&other, "uint8")),
+            }
+        }
+        Ok(Node::Text(Cow::Owned(base64::encode(&bytes))))
+    }
+
     fn quantity<'a, I: Input<'a>>(view: View<'a, I>, rounded: bool) -> Result<Node<'a>> {
         let text = match view {
+            // Go parses the JSON spelling, in which these are escaped.
+            View::Text(text) if text.contains(|c: char| c < ' ' || matches!(c, '"' | '\\')) => Cow::Borrowed("{"),
             View::Text(text) => Cow::Borrowed(text),
             View::Number(number) => spell(number),
             View::Bool(value) => Cow::Borrowed(if value { "true" } else { "false" }),
@@ -279,15 +315,7 @@ impl Decoder {
     }
 
     fn mismatch<'a, I: Input<'a>>(&self, view: &View<'a, I>, go_type: &str) -> String {
-        let found = match view {
-            View::Null => "null",
-            View::Bool(_) => "bool",
-            View::Number(_) => "number",
-            View::Text(_) => "string",
-            View::List(_) => "array",
-            View::Map(_) => "object",
-        };
-        self.message(found, go_type)
+        self.message(json_type(view), go_type)
     }
 
     fn message(&self, found: &str, go_type: &str) -> String {
@@ -456,10 +484,27 @@ fn go_name(shape: &Shape) -> &'static str {
         Shape::Float => "float64",
         Shape::Bytes => "[]uint8",
         Shape::Quantity => "resource.Quantity",
-        Shape::Struct(id) => TABLE.get(*id).name,
+        Shape::Struct(id) => go_struct(TABLE.get(*id).name),
         Shape::Resources => "v1.ResourceList",
         _ => "v1.JSON",
     }
+}
+
+/// The kind of a JSON value in messages.
+fn json_type<'a, I: Input<'a>>(view: &View<'a, I>) -> &'static str {
+    match view {
+        View::Null => "null",
+        View::Bool(_) => "bool",
+        View::Number(_) => "number",
+        View::Text(_) => "string",
+        View::List(_) => "array",
+        View::Map(_) => "object",
+    }
+}
+
+/// The name of a struct in its Go package: `v1.ObjectMeta` for `meta.v1.ObjectMeta`.
+fn go_struct(name: &'static str) -> &'static str {
+    name.split_once('.').map_or(name, |(_, own)| own)
 }
 
 /// The version and kind that an object names; `Err` if they are not strings.
@@ -479,9 +524,11 @@ pub(crate) fn type_meta<'a, I: Input<'a>>(input: I) -> Result<(&'a str, &'a str)
         match value.view() {
             View::Text(text) => *slot = text,
             View::Null => {}
-            _ => {
+            other => {
                 return Err(format!(
-                    "couldn't get version/kind; json parse error: {} is not a string",
+                    "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{} of \
+                     type string",
+                    json_type(&other),
                     key.text()
                 ));
             }

@@ -26,6 +26,7 @@ pub(crate) fn is_latest(image: &str) -> bool {
 }
 
 fn is_name(name: &str) -> bool {
+    const LONGEST: usize = 255;
     let path = match name.split_once('/') {
         Some((first, rest)) if first.contains(['.', ':']) || first == "localhost" || first.to_lowercase() != first => {
             if !is_domain(first) {
@@ -35,7 +36,9 @@ fn is_name(name: &str) -> bool {
         }
         _ => name,
     };
-    name.len() <= 255 && path.split('/').all(is_component)
+    // Names without a slash are those of Docker's library.
+    let library = if path.contains('/') { "" } else { "library/" };
+    library.len() + path.len() <= LONGEST && path.split('/').all(is_component)
 }
 
 fn is_domain(domain: &str) -> bool {

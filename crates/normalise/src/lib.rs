@@ -29,12 +29,12 @@ mod table;
 mod validate;
 
 pub use change::{Change, Source};
-pub use cluster::{Cluster, Operation, Plugin, Request};
+pub use cluster::{Cluster, ExpressionCheck, Operation, Plugin, Request};
 pub use custom::rules::{Rule, RuleCheck, RuleValue};
 pub use input::Text;
 pub use mutated::{Mutation, mutated, plugins_again, settled};
 pub use refuse::{Cause, Reason, Refused, Stage};
 pub use step::{
-    Decoded, Kind, Normalised, Raw, decode, finish, is_known, kind_named, list_type, locate, normalise, plugins,
-    stored_object,
+    Decoded, Kind, Normalised, Raw, decode, decode_changed, finish, is_known, kind_named, list_type, locate, normalise,
+    plugins, same_identity, stored_object,
 };

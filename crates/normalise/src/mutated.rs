@@ -12,7 +12,7 @@ use kyvtest_go_compat::value::{Builder, Document, Value, go_json};
 use crate::{
     Cluster, Refused, Request,
     custom::{self, Custom},
-    decode::{Decoder, Mode},
+    decode::{self as typed, Decoder, Mode},
     defaults,
     encode::{self, Form},
     node::Node,
@@ -59,6 +59,9 @@ fn merged(served: Served, object: Value<'_>) -> Result<Document, String> {
 
 /// Decodes into the type that the document names, or that of the object before if it names none.
 fn decoded(kind: Kind<'_>, object: Value<'_>, mode: Mode) -> Result<Document, String> {
+    if object.as_map().is_some() {
+        typed::type_meta(object)?;
+    }
     let text = |key: &str| object.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let api_version = text("apiVersion").unwrap_or(kind.api_version);
     let name = text("kind").unwrap_or(kind.name);

@@ -9,7 +9,6 @@ use crate::{
     Cause, Cluster, Operation, Plugin, Reason, Refused, Request,
     node::Node,
     step::{Decoded, Known},
-    strategy,
 };
 
 mod pod;
@@ -22,8 +21,9 @@ pub(crate) fn run<'a>(
     cluster: &Cluster,
     after: &mut dyn FnMut(&Decoded<'a>, Plugin),
 ) -> Result<(), Refused> {
-    if request.operation == Operation::Create && !matches!(decoded.known, Known::Unknown) {
-        strategy::wipe_system_metadata(&mut decoded.node);
+    // The plugins ignore subresources.
+    if !request.subresource.is_empty() {
+        return Ok(());
     }
     for plugin in Plugin::DEFAULT {
         if cluster.has(plugin) && run_one(plugin, decoded, request, cluster)? {
@@ -94,6 +94,9 @@ pub(crate) fn validate(decoded: &Decoded<'_>, request: Request<'_>, cluster: &Cl
     let Known::BuiltIn(served) = decoded.known else {
         return Ok(());
     };
+    if !request.subresource.is_empty() {
+        return Ok(());
+    }
     if served.kind == "Pod" && request.operation == Operation::Create && cluster.has(Plugin::RuntimeClass) {
         pod::check_overhead(&decoded.node)?;
     }

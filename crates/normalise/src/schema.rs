@@ -56,6 +56,36 @@ pub struct Field {
 /// ReplicationController is behind a pointer (`pkg/apis/core/validation`, `ValidatePodTemplateSpecForRC`).
 const ALWAYS_REQUIRED: [(&str, &str); 1] = [("core.v1.ReplicationControllerSpec", "template")];
 
+/// Fields that every container must have (`validateContainerCommon`, `validateEphemeralContainers`).
+const REQUIRED: [(&str, &str, ()); 4] = [
+    ("core.v1.Container", "name", ()),
+    ("core.v1.Container", "image", ()),
+    ("core.v1.EphemeralContainer", "name", ()),
+    ("core.v1.EphemeralContainer", "image", ()),
+];
+
+/// Bounds of single fields that validation checks in code of its own, on creation and on update.
+const BOUNDS: [(&str, &str, (i64, i64)); 2] = [
+    // `validateContainerPorts`.
+    ("core.v1.ContainerPort", "hostPort", (0, 65_535)),
+    ("core.v1.ContainerPort", "containerPort", (1, 65_535)),
+];
+
+/// Values of single fields that validation accepts, in code of its own, on creation and on update.
+const CHOICES: [(&str, &str, &[&str]); 1] = [
+    // `ValidateService`.
+    (
+        "core.v1.ServiceSpec",
+        "type",
+        &["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"],
+    ),
+];
+
+fn known<T: Copy>(table: &[(&str, &str, T)], owner: &str, field: &str) -> Option<T> {
+    let found = table.iter().find(|(own, name, _)| *own == owner && *name == field);
+    found.map(|(.., value)| *value)
+}
+
 /// Returns the type of a kind.
 pub fn of_kind(api_version: &str, kind: &str) -> Option<Type> {
     TABLE.kind(api_version, kind).map(|served| Type(served.type_id))
@@ -72,16 +102,22 @@ impl Type {
     pub fn field(self, name: &str, decoded: bool) -> Option<Field> {
         let field = TABLE.get(self.0).field(Key::new(name))?;
         let checks = if decoded { &[][..] } else { field.checks.as_slice() };
-        let bounds = checks.iter().find_map(|check| check.bounds());
+        let own_bounds = known(&BOUNDS, self.name(), name).filter(|_| !decoded);
+        let bounds = checks.iter().find_map(|check| check.bounds()).or(own_bounds);
         let shape = match (shape(&field.shape), bounds) {
             (Shape::Int(least, most), Some((low, high))) => Shape::Int(low.max(least), high.min(most)),
             (shape, _) => shape,
         };
         let default = field.default.as_ref().filter(|_| !field.disabled);
-        let required =
-            checks.iter().any(|check| check.is_requirement()) || ALWAYS_REQUIRED.contains(&(self.name(), name));
+        let own_requirement = !decoded && known(&REQUIRED, self.name(), name).is_some();
+        let required = own_requirement
+            || checks.iter().any(|check| check.is_requirement())
+            || ALWAYS_REQUIRED.contains(&(self.name(), name));
         let nil = field.pointer || matches!(shape, Shape::List(_) | Shape::Map(_));
-        let choices: Vec<&'static str> = checks.iter().filter_map(|check| check.choices()).flatten().collect();
+        let mut choices: Vec<&'static str> = checks.iter().filter_map(|check| check.choices()).flatten().collect();
+        if !decoded && let Some(more) = known(&CHOICES, self.name(), name) {
+            choices.extend(more);
+        }
         // A choice that clients may leave out is made by the server, such as the pull policy of images.
         let filled = default.is_some() || field.omit == Omit::Empty && !choices.is_empty();
         // A zero value behind a pointer is a value.

@@ -150,6 +150,21 @@ pub fn decode<'a>(kind: Kind<'a>, raw: Raw<'a>, cluster: &'a Cluster) -> Result<
     Ok(decoded)
 }
 
+/// Decodes an object that policies may have changed. Metadata of custom resources is not typed between policies; fields
+/// that do not fit are dropped, as the store does.
+pub fn decode_changed<'a>(kind: Kind<'a>, raw: Value<'a>, cluster: &'a Cluster) -> Result<Decoded<'a>, Refused> {
+    if TABLE.kind(kind.api_version, kind.name).is_none()
+        && let Some(known) = custom::find(&cluster.definitions, kind)
+    {
+        return Ok(Decoded {
+            known: Known::Custom(known),
+            node: custom::decode_stored(known, raw),
+            warnings: Vec::new(),
+        });
+    }
+    decode(kind, Raw::Value(raw), cluster)
+}
+
 fn decode_only<'a>(kind: Kind<'a>, raw: Raw<'a>, cluster: &'a Cluster) -> Result<Decoded<'a>, Refused> {
     match raw {
         Raw::Value(value) => decode_input(kind, value, cluster),
@@ -197,7 +212,15 @@ fn decode_input<'a, I: Input<'a>>(kind: Kind<'a>, input: I, cluster: &'a Cluster
 /// Checks name and namespace against the request and runs the mutating admission plugins.
 pub fn plugins(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster) -> Result<(), Refused> {
     locate(decoded, request, cluster)?;
+    wipe(decoded, request);
     plugin::run(decoded, request, cluster, &mut |_, _| {})
+}
+
+/// Removes metadata that only the server may set on a new object.
+fn wipe(decoded: &mut Decoded<'_>, request: Request<'_>) {
+    if request.operation == Operation::Create && !matches!(decoded.known, Known::Unknown) {
+        strategy::wipe_system_metadata(&mut decoded.node, request.subresource);
+    }
 }
 
 /// Puts the object into the namespace of the request, and checks name and namespace against it.
@@ -213,8 +236,13 @@ pub fn locate(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster
     if request.operation == Operation::Update && !request.name.is_empty() {
         let name = metadata.str("name");
         if name.is_empty() {
-            metadata.set("name", request.name.to_owned());
-        } else if name != request.name {
+            let message = format!(
+                "the name of the object ({} based on URL) was undeterminable: name must be provided",
+                request.name
+            );
+            return Err(Refused::new(Stage::Request, message));
+        }
+        if name != request.name {
             let message = format!(
                 "the name of the object ({name}) does not match the name on the URL ({})",
                 request.name
@@ -239,10 +267,11 @@ pub fn locate(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster
     if own.is_empty() {
         metadata.set("namespace", namespace.to_owned());
     }
-    let missing = cluster
-        .namespaces
-        .as_ref()
-        .is_some_and(|known| !known.iter().any(|known| known == namespace));
+    let missing = match &cluster.namespaces {
+        Some(known) => !known.iter().any(|known| known == namespace),
+        // Nobody can have created one whose name is invalid.
+        None => !validate::is_label(namespace),
+    };
     if missing && cluster.has(crate::Plugin::NamespaceLifecycle) && request.operation == Operation::Create {
         return Err(Refused::new(
             Stage::NotFound,
@@ -250,6 +279,16 @@ pub fn locate(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster
         ));
     }
     Ok(())
+}
+
+/// Checks that an object that names an identity has that of the stored object, as the API server does before any policy.
+pub fn same_identity(decoded: &Decoded<'_>, old: &Decoded<'_>) -> Result<(), Refused> {
+    let resource = match decoded.known {
+        Known::BuiltIn(served) => served.resource,
+        Known::Custom(custom) => custom.resource,
+        Known::Unknown => return Ok(()),
+    };
+    strategy::identity(resource, &decoded.node, &old.node)
 }
 
 /// Drops repeated owner references.
@@ -274,8 +313,8 @@ pub fn finish(
     request: Request<'_>,
     cluster: &Cluster,
 ) -> Result<Normalised, Refused> {
-    strategy::prepare(&mut decoded, old, cluster)?;
-    validate::run(&decoded, old, cluster)?;
+    strategy::prepare(&mut decoded, old, request, cluster)?;
+    validate::run(&decoded, old, request, cluster)?;
     plugin::validate(&decoded, request, cluster)?;
     Ok(normalised(decoded, Vec::new()))
 }
@@ -349,12 +388,16 @@ pub fn normalise<'a>(
     locate(&mut decoded, request, cluster)?;
     recorder.step(&decoded, Source::Strategy);
     let (request, old) = existing(kind, &decoded, old, request, cluster)?;
+    if let Some(old) = &old {
+        same_identity(&decoded, old)?;
+    }
+    wipe(&mut decoded, request);
     plugin::run(&mut decoded, request, cluster, &mut |decoded, plugin| {
         recorder.step(decoded, Source::Plugin(plugin));
     })?;
-    strategy::prepare(&mut decoded, old.as_ref(), cluster)?;
+    strategy::prepare(&mut decoded, old.as_ref(), request, cluster)?;
     recorder.step(&decoded, Source::Strategy);
-    validate::run(&decoded, old.as_ref(), cluster)?;
+    validate::run(&decoded, old.as_ref(), request, cluster)?;
     plugin::validate(&decoded, request, cluster)?;
     Ok(normalised(decoded, recorder.changes))
 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    Cluster, Refused, Stage,
+    Cluster, Refused, Request, Stage,
     node::Node,
     step::{Decoded, Known},
     table::{Served, Shape, TABLE},
@@ -14,9 +14,11 @@ use crate::{
 
 mod pod;
 mod service;
+mod subresource;
 mod update;
 
-pub(crate) use update::CREATED_BY_PUT;
+pub(crate) use pod::quality_of_service;
+pub(crate) use update::{CREATED_BY_PUT, identity};
 
 /// Kinds whose strategy starts `metadata.generation` at 1.
 const GENERATIONS: &[&str] = &[
@@ -49,7 +51,15 @@ const GENERATIONS: &[&str] = &[
 ];
 
 /// Prepares an object for validation; `old` is the stored object of an UPDATE.
-pub(crate) fn prepare(decoded: &mut Decoded<'_>, old: Option<&Decoded<'_>>, cluster: &Cluster) -> Result<(), Refused> {
+pub(crate) fn prepare(
+    decoded: &mut Decoded<'_>,
+    old: Option<&Decoded<'_>>,
+    request: Request<'_>,
+    cluster: &Cluster,
+) -> Result<(), Refused> {
+    if !request.subresource.is_empty() {
+        return subresource::prepare(decoded, old, request, cluster);
+    }
     let served = match decoded.known {
         Known::BuiltIn(served) => served,
         Known::Custom(custom) => return update::custom(custom, decoded, old, cluster),
@@ -180,9 +190,19 @@ fn system_metadata(served: Served, node: &mut Node<'_>, cluster: &Cluster) {
 /// afterwards stay.
 ///
 /// Upstream: `rest.WipeObjectMetaSystemFields` in `k8s.io/apiserver/pkg/endpoints/handlers/create.go`.
-pub(crate) fn wipe_system_metadata(node: &mut Node<'_>) {
+pub(crate) fn wipe_system_metadata(node: &mut Node<'_>, subresource: &str) {
+    // They compare the identity with that of the pod or service account.
+    if matches!(subresource, "binding" | "token") {
+        return;
+    }
     if let Some(metadata) = node.get_mut("metadata") {
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        for field in [
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+        ] {
             metadata.remove(field);
         }
     }
@@ -279,11 +299,13 @@ fn job(node: &mut Node<'_>) {
     }
 }
 
+/// The annotation that shows a field of daemon sets without a place in `apps/v1`.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
 fn daemon_set(node: &mut Node<'_>) {
-    const KEY: &str = "deprecated.daemonset.template.generation";
     let annotations = node.child("metadata").child("annotations");
-    let generation = annotations.str(KEY).parse().unwrap_or(0_i64).max(1);
-    annotations.set(KEY, generation.to_string());
+    let generation = annotations.str(TEMPLATE_GENERATION).parse().unwrap_or(0_i64).max(1);
+    annotations.set(TEMPLATE_GENERATION, generation.to_string());
 }
 
 /// Keeps the two names of a claim's data source in step.

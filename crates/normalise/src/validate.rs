@@ -12,11 +12,11 @@ use std::fmt::Write as _;
 use kyvtest_go_compat::value::Key;
 
 use crate::{
-    Cause, Cluster, Reason, Refused,
+    Cause, Cluster, Reason, Refused, Request,
     custom::{self, Custom},
     node::Node,
     step::{Decoded, Known},
-    table::{Shape, TABLE, TypeId},
+    table::{Served, Shape, TABLE, TypeId},
 };
 
 mod admission;
@@ -37,12 +37,23 @@ mod pod_security;
 mod schema;
 mod service;
 mod storage;
+mod subresource;
 mod update;
 mod volume;
 mod workload;
 
 pub(crate) use check::{Check, parse_check};
 pub(crate) use service::service_addresses;
+
+/// Whether a text is a label, like the name of a namespace.
+pub(crate) fn is_label(text: &str) -> bool {
+    format::label(text).is_empty()
+}
+
+/// Whether a text is a subdomain, like most names.
+pub(crate) fn is_subdomain(text: &str) -> bool {
+    format::subdomain(text).is_empty()
+}
 
 /// One step of a path.
 #[derive(Clone, Copy)]
@@ -261,7 +272,12 @@ pub(crate) fn type_check(name: &str) -> Option<TypeCheck> {
 }
 
 /// Validates an object; `old` is the stored object of an UPDATE.
-pub(crate) fn run(decoded: &Decoded<'_>, old: Option<&Decoded<'_>>, cluster: &Cluster) -> Result<(), Refused> {
+pub(crate) fn run(
+    decoded: &Decoded<'_>,
+    old: Option<&Decoded<'_>>,
+    request: Request<'_>,
+    cluster: &Cluster,
+) -> Result<(), Refused> {
     let served = match decoded.known {
         Known::BuiltIn(served) => served,
         Known::Custom(custom) => return custom_object(custom, decoded, old, cluster),
@@ -276,21 +292,41 @@ pub(crate) fn run(decoded: &Decoded<'_>, old: Option<&Decoded<'_>>, cluster: &Cl
         create: old.is_none(),
     };
     let root = Path::root("");
+    if !request.subresource.is_empty() {
+        subresource::check(&mut checker, served, &decoded.node, old.map(|old| &old.node), request);
+        return rejected(served, &decoded.node, checker.errors);
+    }
     let metadata_last = meta::is_validated_last(served.kind) && old.is_none();
     if !metadata_last {
         meta::object(&mut checker, served, &decoded.node, &root);
     }
     if old.is_some() {
-        repeat_metadata_errors(&mut checker.errors, served.kind);
+        repeat_metadata_errors(&mut checker.errors, [4, 2], served.kind);
     }
-    checker.walk(served.type_id, &decoded.node, &root);
+    if old.is_none() || update::revalidates(served.kind) {
+        let metadata_errors = checker.errors.len();
+        checker.walk(served.type_id, &decoded.node, &root);
+        if old.is_some() {
+            repeat_spec_errors(&mut checker.errors, metadata_errors, served.kind);
+        }
+    }
     if metadata_last && checker.errors.is_empty() {
         meta::object(&mut checker, served, &decoded.node, &root);
     }
     if let Some(old) = old {
         update::run(&mut checker, served, &decoded.node, &old.node);
     }
-    if checker.errors.is_empty() {
+    if let Some(check) = cluster.expressions
+        && matches!(served.kind, "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy")
+    {
+        checker.errors.extend(check(decoded.object().root()));
+    }
+    rejected(served, &decoded.node, checker.errors)
+}
+
+/// The rejection of an object with errors.
+fn rejected(served: Served, node: &Node<'_>, errors: Vec<Cause>) -> Result<(), Refused> {
+    if errors.is_empty() {
         return Ok(());
     }
     let group = served.api_version.split_once('/').map_or("", |(group, _)| group);
@@ -299,8 +335,8 @@ pub(crate) fn run(decoded: &Decoded<'_>, old: Option<&Decoded<'_>>, cluster: &Cl
     } else {
         format!("{}.{group}", served.kind)
     };
-    let name = decoded.node.at(&["metadata", "name"]).map_or("", Node::as_str);
-    Err(Refused::invalid(&kind, name, checker.errors))
+    let name = node.at(&["metadata", "name"]).map_or("", Node::as_str);
+    Err(Refused::invalid(&kind, name, errors))
 }
 
 /// Validates a custom resource: metadata, then its schema.
@@ -313,7 +349,7 @@ fn custom_object(
     let mut checker = Checker::empty();
     meta::custom_object(&mut checker, custom.namespaced, &decoded.node);
     if old.is_some() {
-        repeat_metadata_errors(&mut checker.errors, custom.kind);
+        repeat_metadata_errors(&mut checker.errors, [4, 2], custom.kind);
     }
     if let Some(schema) = custom.schema {
         let old = old.map(|old| &old.node);
@@ -333,17 +369,38 @@ fn custom_object(
     ))
 }
 
-/// Upstream checks the metadata of an UPDATE several times and reports each error as often.
-fn repeat_metadata_errors(errors: &mut Vec<Cause>, kind: &str) {
+/// Upstream checks the specs of some kinds twice in an UPDATE. The selector that a job should have is checked once; the
+/// service of a stateful set cannot change.
+fn repeat_spec_errors(errors: &mut Vec<Cause>, from: usize, kind: &str) {
+    if kind == "StatefulSet" {
+        errors.retain(|cause| cause.field != "spec.serviceName" || cause.reason == Reason::Required);
+    }
+    if !matches!(kind, "Job" | "PersistentVolume") {
+        return;
+    }
+    let generated = |cause: &Cause| {
+        cause.field.starts_with("spec.template.metadata.labels[") || cause.detail.contains("not auto-generated")
+    };
+    let again: Vec<Cause> = errors[from..]
+        .iter()
+        .filter(|cause| cause.field.starts_with("spec") && !generated(cause))
+        .cloned()
+        .collect();
+    errors.extend(again);
+}
+
+/// Upstream checks the metadata of an UPDATE several times and reports each error as often: the first number is for the
+/// parts that updates check once more.
+fn repeat_metadata_errors(errors: &mut Vec<Cause>, [of_update, others]: [usize; 2], kind: &str) {
     let once = std::mem::take(errors);
     for cause in once {
         let by_update = ["metadata.labels", "metadata.annotations", "metadata.ownerReferences"]
             .iter()
             .any(|field| cause.field.starts_with(field));
         let times = match (by_update, kind) {
-            (true, "Service" | "Node") => 3,
-            (true, _) => 4,
-            (false, _) => 2,
+            (true, "Service" | "Node") => of_update - 1,
+            (true, _) => of_update,
+            (false, _) => others,
         };
         errors.extend(std::iter::repeat_n(cause, times));
     }

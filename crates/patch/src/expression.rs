@@ -13,7 +13,10 @@ use kyvtest_cel::{
     val::{Object, Val},
 };
 use kyvtest_go_compat::{
-    text::{duration, float, quote::quote},
+    text::{
+        duration, float,
+        quote::{quote, quote_bytes, quote_char},
+    },
     value::{Document, Value},
 };
 use thiserror::Error;
@@ -72,7 +75,7 @@ fn field_config(value: Val<'_>) -> Result<Config<'_>, String> {
             let Val::String(key) = key else {
                 return Err(format!(
                     "map key {} is of type {}, not string",
-                    go_display(key),
+                    quoted_key(key),
                     key_type(key)
                 ));
             };
@@ -134,14 +137,12 @@ fn native_config(value: Val<'_>) -> Result<Config<'_>, String> {
             debug: go_bytes(bytes),
         }),
         Val::Optional(Some(inner)) => native_config(*inner)?,
-        other => {
-            let display = native_display(other);
-            Config::Opaque(Opaque {
-                go_type: "ref.Val".to_owned(),
-                debug: display.clone(),
-                display,
-            })
-        }
+        Val::Optional(None) => Config::Value(Value::Null),
+        other => Config::Opaque(Opaque {
+            go_type: "ref.Val".to_owned(),
+            debug: native_debug(other),
+            display: native_display(other),
+        }),
     })
 }
 
@@ -208,11 +209,73 @@ fn go_bytes(bytes: &[u8]) -> String {
 /// The Go type of a map key, as `%T` prints it.
 fn key_type(key: Val<'_>) -> &'static str {
     match key {
+        Val::Null => "types.Null",
+        Val::Bool(_) => "types.Bool",
         Val::Int(_) => "types.Int",
         Val::Uint(_) => "types.Uint",
-        Val::Bool(_) => "types.Bool",
         Val::Double(_) => "types.Double",
+        Val::Bytes(_) => "types.Bytes",
+        Val::Duration(_) => "types.Duration",
+        Val::Timestamp(_) => "types.Timestamp",
+        Val::Type(_) => "*types.Type",
+        Val::Optional(_) => "*types.Optional",
+        key if key.is_list() => "*types.baseList",
+        key if key.is_map() => "*types.baseMap",
         _ => "ref.Val",
+    }
+}
+
+/// A map key as `%q` prints it: numbers as the character of that code.
+fn quoted_key(key: Val<'_>) -> String {
+    let character =
+        |code: Option<u32>| quote_char(code.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER));
+    match key {
+        Val::Null => character(Some(0)),
+        Val::Int(number) => character(u32::try_from(number).ok()),
+        Val::Uint(number) => character(u32::try_from(number).ok()),
+        Val::Bool(value) => format!("%!q(types.Bool={value})"),
+        Val::Double(_) => format!("%!q(types.Double={})", go_display(key)),
+        Val::Bytes(bytes) => quote_bytes(bytes),
+        key => quote(&key_display(key)),
+    }
+}
+
+/// A value as cel-go's `String` prints it.
+fn key_display(value: Val<'_>) -> String {
+    match value {
+        Val::Optional(None) => "optional.none()".to_owned(),
+        value if value.is_list() => {
+            let items: Vec<String> = value.list_iter().map(key_display).collect();
+            format!("[{}]", items.join(", "))
+        }
+        value if value.is_map() => {
+            let entries = value.map_iter();
+            let entries: Vec<String> = entries
+                .map(|(key, value)| format!("{}: {}", key_display(key), key_display(value)))
+                .collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        value => go_display(value),
+    }
+}
+
+/// A list or map of an expression as `%#v` prints what cel-go has behind it.
+fn native_debug(value: Val<'_>) -> String {
+    match value {
+        Val::String(text) => quote(text),
+        value if value.is_list() => {
+            let items: Vec<String> = value.list_iter().map(native_debug).collect();
+            format!("[]ref.Val{{{}}}", items.join(", "))
+        }
+        value if value.is_map() => {
+            let entries = value.map_iter();
+            let mut entries: Vec<String> = entries
+                .map(|(key, value)| format!("{}:{}", native_debug(key), native_debug(value)))
+                .collect();
+            entries.sort();
+            format!("map[ref.Val]ref.Val{{{}}}", entries.join(", "))
+        }
+        value => native_display(value),
     }
 }
 

@@ -1,12 +1,12 @@
 //! The behaviours of a policy: all requests, sorted by which answers of the match part matter and by what becomes of them.
 //!
 //! The paths of the prover are merged by side, outcome and the answers that matter once the path is generalised. A path on which
-//! expressions are asked stands for two or three behaviours: the request complies, violates or is skipped by a condition; they are
-//! found by search, so that a behaviour without a request that shows it, and without one of the suite, is not counted.
+//! expressions are evaluated has two or three behaviours: the request complies, violates or is skipped by a condition. They are
+//! found by search, so a behaviour that neither a found request nor the suite shows is not counted.
 //!
 //! Policies that change objects have behaviours of their own, see [`mutating_behaviours`].
 //!
-//! No upstream counterpart. Known limit: errors of validations are no behaviours of their own.
+//! No upstream counterpart. Known limit: errors of validations are not separate behaviours.
 
 mod metadata;
 mod mutation;
@@ -23,11 +23,12 @@ use super::{
     candidates::{Pairs, Plans},
     example,
     explain::{Table, literals},
+    native_target,
     replay::Engines,
     sides::{LoweredSides, PerSide, SelectedRules},
     solver::{Literal, Solver},
     symbolic::{Budget, Path, explore},
-    twin, universe,
+    universe,
     witness::{Scenario, Witness},
 };
 use crate::pair::Pair;
@@ -46,10 +47,10 @@ pub use mutation::mutating_behaviours;
 const PLACES: usize = 3;
 const TRIES: usize = 300;
 
-/// How much is done to find out which answers matter: beyond it, paths are told apart by their outcome alone.
+/// The work limit of finding the facts that matter: beyond it, paths are distinguished by their outcome alone.
 const WORK: usize = 200_000_000;
 
-/// How many behaviours are told.
+/// The maximum number of reported behaviours.
 const BEHAVIOURS: usize = 400;
 
 /// What becomes of the requests of a behaviour.
@@ -106,9 +107,9 @@ impl RequestOutcome {
 pub struct Shown {
     /// The request and the cluster around it.
     pub scenario: Scenario,
-    /// What Kyverno says.
+    /// Kyverno's verdict.
     pub kyverno: Verdict,
-    /// What the native twin says, if there is one.
+    /// The verdict of the native counterpart, if there is one.
     pub native: Option<Verdict>,
     /// How the two differ.
     pub divergence: Option<Divergence>,
@@ -147,7 +148,7 @@ pub struct Behaviours {
 pub struct Tried {
     /// The request.
     pub request: Request,
-    /// What Kyverno says.
+    /// Kyverno's verdict.
     pub kyverno: Verdict,
 }
 
@@ -236,7 +237,7 @@ fn found_from(
     let mut found = Behaviours::default();
     let universe = universe::with_unknown(discovery);
     let pair = Pair::new(original.clone(), exceptions, discovery, options.now);
-    let target = twin(&pair);
+    let target = native_target(&pair);
     let has_native = target.is_ok();
     let target: Target = target.unwrap_or_default();
     let engines = match Engines::new(original, exceptions, &target, &options.config, options.layer, &universe) {
@@ -466,7 +467,7 @@ impl<'p> Search<'_, 'p, '_> {
                 },
                 fate,
                 mutates: self.reviewer.mutates(),
-                text: told(&cells, text, fate),
+                text: describe(&cells, text, fate),
                 cells: cells.clone(),
                 exercised,
                 witness,
@@ -637,8 +638,8 @@ fn follows(scenario: &Scenario, group: &Group<'_>) -> bool {
     group.literals.iter().all(|(atom, holds)| facts.ask(*atom) == *holds)
 }
 
-/// A behaviour for people.
-fn told(cells: &[String], literals: &str, fate: RequestOutcome) -> String {
+/// Describes a behaviour.
+fn describe(cells: &[String], literals: &str, fate: RequestOutcome) -> String {
     const SHOWN: usize = 3;
     let shown: Vec<&str> = cells.iter().take(SHOWN).map(String::as_str).collect();
     let more = cells.len().saturating_sub(SHOWN);

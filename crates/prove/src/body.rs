@@ -40,7 +40,7 @@ use kyvtest_model::{
 };
 
 use self::{
-    build::{Builder, completed},
+    build::{Builder, completed, supplied},
     formula::{Arena, Formula},
     hunt::{Calls, Hunt, Lookups},
     refusal::{forbidden, not_accepted},
@@ -175,6 +175,8 @@ struct Match<'s> {
     /// How many elements lists have at most; `None` if there may be any number.
     limit: Option<u32>,
     requests: u64,
+    /// Requests of models on which the engines do not differ: one of their neighbours may show a difference.
+    near: Vec<Scenario>,
 }
 
 impl<'s> Match<'s> {
@@ -191,6 +193,7 @@ impl<'s> Match<'s> {
             cases: options.cases,
             limit: None,
             requests: 0,
+            near: Vec::new(),
         };
         both.mocks = both.host(&[]);
         both
@@ -255,9 +258,19 @@ impl<'s> Match<'s> {
         let Err(first) = decoded(scenario, &self.server) else {
             return self.replay_admitted(scenario).ok_or(None);
         };
-        let completed = completed(scenario);
+        let mut completed = completed(scenario);
         if let Some(found) = self.replay_admitted(&completed) {
             return Ok(found);
+        }
+        for _ in 0..SUPPLIES {
+            let refusal = decoded(&completed, &self.server).err();
+            let Some(further) = refusal.and_then(|refusal| supplied(&completed, &refusal)) else {
+                break;
+            };
+            completed = further;
+            if let Some(found) = self.replay_admitted(&completed) {
+                return Ok(found);
+            }
         }
         Err(Some(decoded(&completed, &self.server).err().unwrap_or(first)))
     }
@@ -310,6 +323,12 @@ const BOUNDS: [u32; 3] = [3, 2, 1];
 /// What part of the cases a question about short lists has.
 const WITHIN: u64 = 4;
 
+/// How often a request is completed by what its refusals name.
+const SUPPLIES: usize = 3;
+
+/// How many models' neighbours are tried.
+const NEAR: usize = 8;
+
 /// How many models are tried before a class is left open.
 const MODELS: usize = 12;
 
@@ -347,6 +366,16 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
         Err(found) => return both.refuted(*found),
     };
     let mut hunt = Hunt::new(a, b, options.now);
+    for near in std::mem::take(&mut both.near) {
+        if options.is_stopped() {
+            return both.stopped(decided.len());
+        }
+        if let Some(found) = hunt.search_near(&mut both, &near, options.tries)
+            && k.is_none()
+        {
+            return both.refuted(found);
+        }
+    }
     for (cell, _) in &undecided {
         if options.is_stopped() {
             return both.stopped(decided.len());
@@ -545,7 +574,7 @@ impl Match<'_> {
         let mut budget = self.cases;
         let mut refused = Vec::new();
         let mut reason = String::new();
-        for _ in 0..MODELS {
+        for attempt in 0..MODELS {
             if self.options.is_stopped() {
                 return Found::Open(Open::new(Cause::Unsupported, "stopped"));
             }
@@ -574,6 +603,11 @@ impl Match<'_> {
                         Ok(found) => return Found::Differs(Box::new(found)),
                         Err(refusal) => refusal,
                     };
+                    let near = if refusal.is_some() {
+                        completed(&scenario)
+                    } else {
+                        scenario.clone()
+                    };
                     match self.replay(scenario) {
                         Some(found) if self.options.data == Data::Raw => return Found::Differs(Box::new(found)),
                         Some(_) => {
@@ -581,6 +615,9 @@ impl Match<'_> {
                             refused.extend(forbidden(arena, &model, refusal.as_ref()));
                         }
                         None => {
+                            if self.near.len() < NEAR && attempt % 3 == 0 {
+                                self.near.push(near);
+                            }
                             if reason.is_empty() {
                                 "a possible difference could not be shown on a request".clone_into(&mut reason);
                             }

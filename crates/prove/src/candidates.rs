@@ -1,7 +1,7 @@
 //! Objects to try: what a body reads, filled with the constants that it compares with.
 //!
 //! This is search, not proof: it looks for an object to which the side that applies objects, so that a difference is shown
-//! as a decision and not only as a matter of reports. An object is made when it is asked for: mostly one of the first shows
+//! as a decision and not only as a matter of reports. Objects are made on demand: mostly one of the first shows
 //! the difference.
 
 use std::{cell::OnceCell, collections::BTreeSet, rc::Rc};
@@ -125,7 +125,7 @@ enum Phase {
 /// Objects to try.
 #[derive(Debug)]
 pub(super) struct Candidates {
-    /// Those that were asked for.
+    /// The objects made so far.
     made: Vec<Json>,
     known: BTreeSet<String>,
     plan: Option<Rc<Plan>>,
@@ -223,7 +223,7 @@ impl Candidates {
         }
     }
 
-    /// The least object with one list of it made longer than the next length, its items told apart by their names.
+    /// The least object with one list of it made longer than the next length, its items with different names.
     fn long_list(&mut self, plan: &Plan) -> Option<Json> {
         let count = plan.found.len();
         loop {

@@ -11,7 +11,7 @@ use self::read::node;
 use kyvtest_cel::{profile::Profile, syntax::parse};
 use kyvtest_model::kube::{Atom, Facts, GroupVersionKind, Operation, Pairs, Pattern, RequestClass, Resource, Text};
 
-/// What a condition comes to.
+/// The result of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tri {
     /// It does not hold.
@@ -22,7 +22,7 @@ pub enum Tri {
     True,
 }
 
-/// Whose expression it is: they see different requests.
+/// The kind of policy that an expression belongs to: they see different requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
     /// A classic rule of Kyverno's.
@@ -33,7 +33,7 @@ pub enum Reader {
     Native,
 }
 
-/// A condition that can be asked.
+/// A condition of the decidable fragment.
 #[derive(Debug, Clone)]
 pub struct Condition {
     reader: Reader,
@@ -91,7 +91,7 @@ enum Term {
     ApiVersion(Object),
     /// `….kind`
     ObjectKind(Object),
-    /// A label or annotation (`true`), and what stands for an absent one.
+    /// A label or annotation (`true`), and the value for an absent one.
     Entry(Object, bool, String, Option<String>),
 }
 
@@ -113,14 +113,14 @@ impl Wanted {
 }
 
 impl Condition {
-    /// Reads a condition; `None` if it is beyond the fragment.
+    /// Reads a condition; `None` if it is outside the decidable fragment.
     pub fn read(text: &str, reader: Reader) -> Option<Self> {
         let ast = parse(text, &Profile::kubernetes().syntax).ok()?;
         let node = node(&ast, ast.root(), 0)?;
         Some(Self { reader, node })
     }
 
-    /// Evaluates the condition on a request class. `requested` is the resource that was asked for, which is not the class's
+    /// Evaluates the condition on a request class. `requested` is the requested resource, which is not the class's
     /// own if the request was converted.
     pub fn ask<'p>(&'p self, cell: &RequestClass<'_>, requested: &Resource, facts: &mut impl Facts<'p>) -> Tri {
         Asking {

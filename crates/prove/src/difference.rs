@@ -37,7 +37,7 @@ pub(super) fn ways(both: &PerSide) -> Vec<Way> {
     ways
 }
 
-/// Whether each side asks expressions that the other does not: nothing that matching can tell.
+/// Whether each side evaluates expressions that the other does not: matching cannot decide such a difference.
 pub(super) fn has_other_text(both: &PerSide) -> bool {
     let lacks = |a: &[(usize, Effect)], b: &[(usize, Effect)]| {
         let mut own = a.iter().filter(|(body, _)| *body != BROKEN);
@@ -46,13 +46,13 @@ pub(super) fn has_other_text(both: &PerSide) -> bool {
     lacks(&both.kyverno, &both.native) && lacks(&both.native, &both.kyverno)
 }
 
-/// A region for people: what is done to which resources, and under which conditions.
-pub(super) fn told(way: Way, cells: &[RequestClass<'_>], literals: &str) -> String {
+/// Describes a region: operations, resources and conditions.
+pub(super) fn describe(way: Way, cells: &[RequestClass<'_>], literals: &str) -> String {
     let who = match way {
         Way::Weaker => "the native policy is weaker",
         Way::Stricter => "the native policy is stricter",
     };
-    // Resources with the same operations are told together.
+    // Resources with the same operations are listed together.
     let mut resources: Vec<(String, Vec<String>)> = Vec::new();
     for cell in cells {
         let (operation, resource) = universe::words(cell);

@@ -13,7 +13,7 @@ use rustc_hash::FxHashSet;
 
 use kyvtest_model::kube::Pattern;
 
-/// What a text may be before any pattern is asked.
+/// What a string may be before any pattern counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Base {
     /// A DNS label: namespaces.

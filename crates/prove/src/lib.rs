@@ -1,7 +1,7 @@
 //! For all requests, or here is the one: is a native policy the same policy as Kyverno's?
 //!
 //! The engines' own matching runs under symbolic facts ([`symbolic`]), once for every path through both sides and for every
-//! [cell](universe) of what a cluster can be asked. Where both apply, the same expressions decide alike under the
+//! [request class](universe) of a cluster. Where both apply, the same expressions decide alike under the
 //! [guards]. Whatever is cut off makes the answer [`Label::Unknown`], never a proof; a refutation is a request that both
 //! concrete engines decided differently ([`replay::Replayed`] has no other constructor).
 //!
@@ -106,7 +106,7 @@ impl Kind {
     }
 }
 
-/// What is known of a policy and its native twin.
+/// What is known of a policy and its native counterpart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Label {
     /// Every request has the same effect.
@@ -246,11 +246,11 @@ pub struct Options<'a> {
     pub config: Config,
     /// The time at which exceptions may have expired.
     pub now: Option<Timestamp>,
-    /// How many paths may be followed.
+    /// The maximum number of paths.
     pub paths: u64,
     /// Whether every path is checked with a request of its own, and every proof with requests.
     pub paranoid: bool,
-    /// Whether kinds count that no native policy is ever asked about.
+    /// Whether kinds count on which no native policy is ever evaluated.
     pub exempt: bool,
     /// Whether messages count.
     pub messages: bool,
@@ -265,7 +265,7 @@ pub struct Options<'a> {
     pub samples: &'a [serde_json::Value],
     /// Cancels the proof when set.
     pub stop: Option<&'a AtomicBool>,
-    /// Changes every request before it is asked: tests spoil witnesses with it.
+    /// Changes every request before its evaluation: tests spoil witnesses with it.
     #[doc(hidden)]
     pub spoil: Option<fn(&mut Scenario)>,
 }
@@ -340,7 +340,7 @@ pub fn prove(
                 return proof;
             }
         },
-        None => match twin(&pair) {
+        None => match native_target(&pair) {
             Ok(target) => {
                 let notes = pair.notes().into_iter();
                 proof.notes.extend(notes.map(|note| note.as_str().to_owned()));
@@ -448,7 +448,7 @@ fn out_of_scope(policy: &Policy, discovery: &Discovery) -> Option<String> {
 }
 
 /// What Kyverno generates, or why it does not.
-fn twin(pair: &Pair) -> Result<Target, (String, String)> {
+fn native_target(pair: &Pair) -> Result<Target, (String, String)> {
     if pair.without_autogen() {
         let code = RefusalCode::Autogen;
         return Err((code.as_str().to_owned(), code.advice().to_owned()));

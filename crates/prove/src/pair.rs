@@ -1,9 +1,11 @@
-//! A Kyverno policy and its native twin: both asked about one request, and the difference with its cause.
+//! Compares a Kyverno policy with its native counterpart on one request.
 //!
-//! The twin is what Kyverno would generate, whether the policy asks for it or not. Where Kyverno generates nothing, or the API
-//! server would refuse it, there is none, and [`Missing`] says why. A ValidatingPolicy that does not ask for a twin and would be
-//! refused only because policies for pod controllers are made from it is paired with that switched off, on both sides; one that
-//! does ask has no twin in a cluster either.
+//! The counterpart is what Kyverno would generate, whether the policy requests it or not. If Kyverno generates nothing, or the
+//! API server would reject it, there is none, and [`NotConvertible`] gives the reason. A ValidatingPolicy that does not request
+//! a native policy, and is refused only because of autogen, is compared with autogen switched off on both sides; one that
+//! requests it has no native policy in a cluster either.
+//!
+//! Upstream counterpart: none.
 
 use std::sync::Arc;
 
@@ -32,10 +34,10 @@ fn without_autogen(policy: &Policy) -> Option<Policy> {
     Some(Policy::Validating(Arc::new(policy)))
 }
 
-/// What is to be known about the comparison of a policy with its twin as a whole.
+/// A note on the comparison of a policy with its native counterpart as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Note {
-    /// The policy does not ask for a twin.
+    /// The policy does not request a native policy.
     NotMarked,
     /// The two are compared without policies for pod controllers.
     PodControllersOff,
@@ -69,12 +71,12 @@ impl Note {
     }
 }
 
-/// Why there is no twin.
+/// Why there is no native policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing {
+pub struct NotConvertible {
     /// The code of the refusal, or [`VAP_INVALID`].
     pub code: &'static str,
-    /// Who refuses, and in which words.
+    /// The message of Kyverno or the API server.
     pub text: String,
 }
 
@@ -84,27 +86,27 @@ pub const JSON_MODE: &str = "json-mode";
 /// The code of a native policy that the API server rejects.
 pub const VAP_INVALID: &str = "vap-invalid";
 
-/// A policy and its twin.
+/// A policy and its native counterpart.
 #[derive(Debug)]
 pub struct Pair {
     original: Policy,
     conversion: Conversion,
-    native: Result<vap::Server, Missing>,
-    /// The policy as it is compared, where that is not the policy itself.
+    native: Result<vap::Server, NotConvertible>,
+    /// The policy as it is compared, if that is not the policy itself.
     compared: Option<Controller>,
 }
 
-/// What a native policy says about a request.
+/// The result of a native policy for a request.
 #[derive(Debug, Clone)]
 pub struct NativeVerdict {
-    /// The verdict; its text is what the two sides are compared by.
+    /// The verdict; the two sides' messages are compared by its text.
     pub verdict: Verdict,
-    /// The whole answer of the API server.
+    /// The API server's response.
     pub answer: vap::AdmissionResponse,
 }
 
 impl Pair {
-    /// Makes the twin of a policy.
+    /// Converts a policy.
     pub fn new(original: Policy, exceptions: Exceptions<'_>, discovery: &Discovery, now: Option<Timestamp>) -> Self {
         let options = Options { force: true, now };
         let mut conversion = convert::convert(&original, exceptions, discovery, options);
@@ -136,13 +138,13 @@ impl Pair {
         &self.original
     }
 
-    /// How the twin came about.
+    /// How the policy was converted.
     pub fn conversion(&self) -> &Conversion {
         &self.conversion
     }
 
-    /// Why there is no twin, if there is none.
-    pub fn missing(&self) -> Option<&Missing> {
+    /// Why there is no native policy, if there is none.
+    pub fn missing(&self) -> Option<&NotConvertible> {
         self.native.as_ref().err()
     }
 
@@ -183,13 +185,13 @@ impl Pair {
         notes
     }
 
-    /// What the API server decides with the twin.
+    /// Reviews a request with the native policy.
     pub fn native(&self, request: &Request, environment: Environment<'_>) -> Option<NativeVerdict> {
         let server = self.native.as_ref().ok()?;
         Some(NativeVerdict::of(server.review(request, environment)))
     }
 
-    /// The difference between what Kyverno says and what the twin says. `kyverno` is the verdict of the policy as a whole.
+    /// Compares both verdicts on a request. `kyverno` is the combined verdict of all rules.
     pub fn compare(
         &self,
         kyverno: &Verdict,
@@ -260,18 +262,18 @@ fn tendency(direction: Direction) -> Option<Tendency> {
 }
 
 /// A server with what was generated, if anything was and the API server takes it.
-fn server(conversion: &Conversion) -> Result<vap::Server, Missing> {
+fn server(conversion: &Conversion) -> Result<vap::Server, NotConvertible> {
     let generated = match &conversion.outcome {
         Outcome::Generated(generated) => generated,
         Outcome::Mutating(_) => {
             // INVARIANT: pairs are made of policies that validate.
-            return Err(Missing {
+            return Err(NotConvertible {
                 code: "mutating-policy",
                 text: "a MutatingPolicy has no validating counterpart".to_owned(),
             });
         }
         Outcome::Refused(refusal) => {
-            return Err(Missing {
+            return Err(NotConvertible {
                 code: refusal.code.as_str(),
                 text: refusal
                     .message
@@ -283,7 +285,7 @@ fn server(conversion: &Conversion) -> Result<vap::Server, Missing> {
     let bindings = generated.bindings.iter().map(|binding| &binding.checked);
     let mut checked = std::iter::once(&generated.vap.checked).chain(bindings);
     if let Some(refused) = checked.find(|checked| !checked.errors.is_empty()) {
-        return Err(Missing {
+        return Err(NotConvertible {
             code: VAP_INVALID,
             text: refused.message.clone(),
         });
@@ -297,7 +299,7 @@ fn server(conversion: &Conversion) -> Result<vap::Server, Missing> {
 }
 
 impl NativeVerdict {
-    /// An answer with the verdict that it comes to.
+    /// A response with its combined verdict.
     pub fn of(answer: vap::AdmissionResponse) -> Self {
         let verdicts = answer.verdicts.iter().map(|said| said.verdict.clone()).collect();
         let mut verdict = Verdict::strongest(verdicts);

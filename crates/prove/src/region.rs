@@ -72,7 +72,7 @@ enum OwnAtom {
     ClusterRole(String),
 }
 
-/// A question about requests with its answer, without the policy that asked it.
+/// A fact about requests and its value, without the policy that reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedLiteral {
     atom: OwnAtom,

@@ -239,8 +239,8 @@ fn candidate(
         // Out of scope, hence never a candidate.
         _ => {}
     }
-    let asked = options.layer == Layer::Rule || asks(original);
-    if !asked {
+    let reviews_requests = options.layer == Layer::Rule || is_evaluated_at_admission(original);
+    if !reviews_requests {
         objects.policies.clear();
         objects.bindings.clear();
     }
@@ -274,14 +274,14 @@ fn candidate(
         policies: objects.policies,
         bindings: objects.bindings,
         mutating: Vec::new(),
-        steps: steps.told(&hazards(&pair)),
+        steps: steps.avoiding(&hazards(&pair)),
         remarks,
         proof,
     })
 }
 
-/// Whether the policy looks at requests.
-fn asks(original: &Policy) -> bool {
+/// Whether the policy is evaluated on admission requests.
+fn is_evaluated_at_admission(original: &Policy) -> bool {
     match original {
         Policy::Classic(policy) => policy.spec.admission,
         Policy::Validating(policy) => policy.spec.evaluation.admission,

@@ -25,7 +25,7 @@ use kyvtest_model::{
     verdict::{DivergenceClass, Verdict},
 };
 
-/// A request on which both engines were asked, and what they said. There is no other way to make one than to ask them.
+/// A request with the verdicts of both engines. Only an evaluation makes one.
 #[derive(Debug, Clone)]
 pub struct Replayed {
     scenario: Scenario,
@@ -86,7 +86,7 @@ impl Replayed {
     }
 }
 
-/// Both engines, ready to be asked.
+/// Both engines, ready to evaluate requests.
 #[derive(Debug)]
 pub struct Engines<'d> {
     controller: Controller,

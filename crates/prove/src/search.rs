@@ -11,7 +11,7 @@ use self::starts::Starts;
 use super::{
     IDLE, Kind, Label, NEITHER, Options, Proof, Stats, Target,
     candidates::{Candidates, Pairs, Plans},
-    difference::{Way, has_other_text, told, ways},
+    difference::{self, Way, has_other_text, ways},
     explain::{self, Table},
     guards::{Ignoring, Reads},
     objects,
@@ -36,7 +36,7 @@ use kyvtest_model::{
     verdict::DivergenceClass,
 };
 
-/// How many regions are told, and how many requests may be tried for one.
+/// The maximum number of reported regions, and of requests that are tried for one.
 const REGIONS: usize = 48;
 const TRIES: u64 = 4_000;
 
@@ -313,13 +313,13 @@ impl<'p, 'u> Search<'p, 'u> {
                 let table = table.get_or_insert_with(|| Table::new(paths));
                 let (own, others): (Vec<usize>, Vec<usize>) =
                     (0..paths.len()).partition(|number| paths.get(*number).is_some_and(differs));
-                let mut told = Vec::new();
+                let mut covered = Vec::new();
                 for path in own {
-                    if told.iter().any(|region| table.covers(region, path)) {
+                    if covered.iter().any(|region| table.covers(region, path)) {
                         continue;
                     }
                     let (bits, literals) = table.generalise(path, &others);
-                    told.push(bits);
+                    covered.push(bits);
                     let places = groups.entry((way, explain::literals(&literals))).or_default();
                     places.push(Place { cell, path, literals });
                 }
@@ -351,7 +351,7 @@ impl<'p, 'u> Search<'p, 'u> {
                 .filter_map(|place| self.explored.get(place.cell))
                 .map(|(cell, _)| *cell)
                 .collect();
-            let text = told(way, &cells, &text);
+            let text = difference::describe(way, &cells, &text);
             match self.show(solver, &places, way) {
                 Some(witness) if Kind::of(witness.class()) == Kind::Applicability => {
                     if !places.iter().all(|place| self.is_constant(place, reads)) {
@@ -522,15 +522,15 @@ impl<'p, 'u> Search<'p, 'u> {
         all
     }
 
-    /// Tries requests of all paths of cells in which something applies, and of all cells if there are none; those that are
-    /// told already are left out.
+    /// Tries requests of all paths of cells in which something applies, and of all cells if there are none; those of
+    /// reported regions are left out.
     fn sample(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) {
         let applies = |path: &Path<'p, PerSide>| !path.outcome.kyverno.is_empty() || !path.outcome.native.is_empty();
         let is_idle = !self.explored.iter().any(|(_, paths)| paths.iter().any(applies));
-        let told: BTreeSet<&String> = proof.regions.iter().flat_map(|region| &region.cells).collect();
+        let reported: BTreeSet<&String> = proof.regions.iter().flat_map(|region| &region.cells).collect();
         let mut places = Vec::new();
         for (at, (cell, paths)) in self.explored.iter().enumerate() {
-            if (is_idle || paths.iter().any(applies)) && !told.contains(&universe::name(cell)) {
+            if (is_idle || paths.iter().any(applies)) && !reported.contains(&universe::name(cell)) {
                 // Where nothing applies, that may be what is not exact.
                 let mut own: Vec<usize> = (0..paths.len()).collect();
                 own.sort_by_key(|number| !paths.get(*number).is_some_and(applies));

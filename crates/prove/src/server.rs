@@ -5,21 +5,43 @@
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/endpoints/handlers/{create,update,delete}.go`, version 0.36.
 //!
-//! Known deviations: objects of subresources are taken as they are, and so are objects of kinds without a schema.
+//! Known deviations: objects of kinds without a schema are taken as they are, and so are the options of CONNECT.
 
 mod rules;
+mod scale;
 
 use std::sync::Arc;
 
 use kyvtest_go_compat::value::{Document, Value};
-use kyvtest_model::kube::{Discovery, GroupVersionKind, Operation, Request};
+use kyvtest_model::{
+    kube::{Discovery, GroupVersionKind, Operation, Request},
+    policy::validate_admission,
+};
 use kyvtest_normalise::{
-    Cluster, Kind, Mutation, Operation as Writes, Plugin, Raw, Request as Target, decode, finish, is_known, locate,
-    mutated, normalise, plugins, plugins_again, stored_object,
+    Cause, Cluster, Kind, Mutation, Operation as Writes, Plugin, Raw, Reason, Request as Target, decode,
+    decode_changed, finish, is_known, locate, mutated, normalise, plugins, plugins_again, same_identity, stored_object,
 };
 
 pub use kyvtest_normalise::Refused;
 pub use rules::check as check_rule;
+
+/// The errors of the CEL expressions of an admission policy. The normaliser itself finds all others.
+pub fn check_expressions(object: Value<'_>) -> Vec<Cause> {
+    let errors = validate_admission(object).errors.into_iter();
+    let of_compiler = |detail: &str| {
+        ["compilation failed", "must evaluate to"]
+            .iter()
+            .any(|own| detail.starts_with(own))
+    };
+    errors
+        .filter(|error| of_compiler(&error.detail))
+        .map(|error| Cause {
+            field: error.field,
+            reason: Reason::Invalid,
+            detail: error.detail,
+        })
+        .collect()
+}
 
 /// Which object policies see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,6 +84,7 @@ impl Server {
                 objects,
                 definitions: discovery.definitions().to_vec(),
                 rules: Some(check_rule),
+                expressions: Some(check_expressions),
                 ..Cluster::default()
             },
         }
@@ -108,7 +131,7 @@ impl Server {
         let sent = Target {
             operation: Writes::Update,
             namespace,
-            name: "",
+            ..Target::default()
         };
         Ok(stored_object(kind, Raw::from(object), sent, &self.cluster)?.object())
     }
@@ -142,7 +165,7 @@ impl Server {
             api_version: &api_version,
             name: &resource.object_kind.kind,
         };
-        if !resource.subresource.is_empty() || !self.knows(kind.api_version, kind.name) {
+        if !self.knows(kind.api_version, kind.name) {
             return Ok(());
         }
         let operation = match request.operation {
@@ -150,19 +173,17 @@ impl Server {
             Operation::Update => Writes::Update,
             Operation::Delete | Operation::Connect => return Ok(()),
         };
-        let target = Target {
-            operation,
-            namespace: if resource.namespaced { &request.namespace } else { "" },
-            name: "",
-        };
+        let target = target(request, operation);
+        let mut decoded = decode(kind, Raw::from(&request.object), &self.cluster)?;
         let old_object = match operation {
             Writes::Create => None,
             Writes::Update => {
-                let raw = Raw::from(&request.old_object);
-                Some(stored_object(kind, raw, target, &self.cluster)?.object())
+                let sent = scale::stored(request);
+                let stored = stored_object(kind, Raw::from(&*sent), target, &self.cluster)?;
+                same_identity(&decoded, &stored)?;
+                Some(stored.object())
             }
         };
-        let mut decoded = decode(kind, Raw::from(&request.object), &self.cluster)?;
         plugins(&mut decoded, target, &self.cluster)?;
         let object = decoded.object();
         if resource.namespaced && request.namespace.is_empty() {
@@ -210,7 +231,7 @@ impl Server {
         let target = Target {
             operation,
             namespace: &request.namespace,
-            name: "",
+            ..Target::default()
         };
         plugins_again(kind, &request.object, object, target, &self.cluster)
     }
@@ -227,23 +248,19 @@ impl Server {
             api_version: &api_version,
             name: &resource.object_kind.kind,
         };
-        if !resource.subresource.is_empty() || !self.knows(kind.api_version, kind.name) {
+        if !self.knows(kind.api_version, kind.name) {
             return Ok(request.object.clone());
         }
-        let of = |operation| Target {
-            operation,
-            namespace: if resource.namespaced { &request.namespace } else { "" },
-            name: "",
-        };
+        let of = |operation| target(request, operation);
         let seen = match request.operation {
             Operation::Create => {
-                let mut decoded = decode(kind, Raw::from(&request.object), &self.cluster)?;
+                let mut decoded = decode_changed(kind, request.object.root(), &self.cluster)?;
                 locate(&mut decoded, of(Writes::Create), &self.cluster)?;
                 finish(decoded, None, of(Writes::Create), &self.cluster)?
             }
             Operation::Update => {
-                let (new, old) = with_version(&request.object, &request.old_object);
-                let mut decoded = decode(kind, Raw::from(&new), &self.cluster)?;
+                let (new, old) = with_version(&request.object, &scale::stored(request));
+                let mut decoded = decode_changed(kind, new.root(), &self.cluster)?;
                 let stored = stored_object(kind, Raw::from(&old), of(Writes::Update), &self.cluster)?;
                 locate(&mut decoded, of(Writes::Update), &self.cluster)?;
                 finish(decoded, Some(&stored), of(Writes::Update), &self.cluster)?
@@ -273,14 +290,10 @@ impl Server {
             api_version: &api_version,
             name: &resource.object_kind.kind,
         };
-        if !resource.subresource.is_empty() || !self.knows(kind.api_version, kind.name) {
+        if !self.knows(kind.api_version, kind.name) {
             return Ok(());
         }
-        let of = |operation| Target {
-            operation,
-            namespace: if resource.namespaced { &request.namespace } else { "" },
-            name: "",
-        };
+        let of = |operation| target(request, operation);
         let (object, old_object) = match request.operation {
             Operation::Create => {
                 let raw = Raw::from(&request.object);
@@ -288,9 +301,10 @@ impl Server {
                 (Some(seen.object), None)
             }
             Operation::Update => {
-                let (new, old) = with_version(&request.object, &request.old_object);
+                let (new, old) = with_version(&request.object, &scale::stored(request));
                 let mut decoded = decode(kind, Raw::from(&new), &self.cluster)?;
                 let stored = stored_object(kind, Raw::from(&old), of(Writes::Update), &self.cluster)?;
+                same_identity(&decoded, &stored)?;
                 plugins(&mut decoded, of(Writes::Update), &self.cluster)?;
                 let seen = finish(decoded, Some(&stored), of(Writes::Update), &self.cluster)?;
                 (Some(seen.object), Some(stored.object()))
@@ -333,6 +347,19 @@ impl Server {
             request.old_object = old_object;
         }
         Ok(())
+    }
+}
+
+/// The parts of a request outside its body. A new object names itself, but not its subresource.
+fn target(request: &Request, operation: Writes) -> Target<'_> {
+    let resource = &request.resource;
+    let names_parent = operation == Writes::Create && !resource.subresource.is_empty();
+    Target {
+        operation,
+        namespace: if resource.namespaced { &request.namespace } else { "" },
+        name: if names_parent { &request.name } else { "" },
+        subresource: &resource.subresource,
+        dry_run: request.dry_run,
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use kyvtest_go_compat::value::{Document, Value};
 
-/// How often the engines may be asked.
+/// The maximum number of evaluations.
 const RUNS: usize = 600;
 
 /// Which object of a request.

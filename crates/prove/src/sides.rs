@@ -58,13 +58,13 @@ impl LoweredRule {
     }
 }
 
-/// The number of what cannot be evaluated at all.
+/// The index of a rule that cannot be evaluated at all.
 pub const BROKEN: usize = usize::MAX;
 
-/// Which expressions are asked, and what a violation of them does; sorted.
+/// The rules whose expressions are evaluated, each with the effect of a violation; sorted.
 pub type SelectedRules = Vec<(usize, Effect)>;
 
-/// What both sides say on a path.
+/// What each side selects on a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PerSide {
     /// Kyverno.
@@ -73,11 +73,11 @@ pub struct PerSide {
     pub native: SelectedRules,
 }
 
-/// Match conditions that are asked one by one.
+/// Match conditions that are decided one by one.
 #[derive(Debug, Clone, Default)]
 struct MatchConditions {
     conditions: Vec<Condition>,
-    /// Whether an error leaves the request alone.
+    /// Whether the policy ignores requests on which a condition fails to evaluate.
     ignores_errors: bool,
 }
 
@@ -213,10 +213,10 @@ impl LoweredSides {
         let mut kyverno = self.kyverno(cell, discovery, facts);
         let mut native = self.native(cell, discovery, facts);
         for said in [&mut kyverno, &mut native] {
-            // What cannot object has no effect.
+            // A rule that never objects has no effect.
             said.retain(|(body, _)| self.bodies.get(*body).is_none_or(|body| !body.never_objects()));
             said.sort_unstable();
-            // One body may be asked twice: the strongest effect counts.
+            // A rule may be selected twice; keep its strongest effect.
             said.reverse();
             said.dedup_by_key(|(body, _)| *body);
             said.reverse();

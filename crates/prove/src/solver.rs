@@ -33,12 +33,12 @@ const PLACEMENTS: usize = 2_000;
 
 type Query<'p> = (Base, Vec<Pattern<'p>>, Vec<Pattern<'p>>);
 
-/// Solves, and remembers what it solved.
+/// Solves questions, and keeps the results.
 #[derive(Debug, Default)]
 pub struct Solver<'p> {
     texts: FxHashMap<Query<'p>, SearchResult>,
     possible: FxHashMap<Domain, FxHashMap<Vec<Literal<'p>>, Possible>>,
-    /// Where whoever asks keeps what it asked.
+    /// Scratch memory of the current question.
     pub(super) room: Scratch<'p>,
 }
 
@@ -168,7 +168,7 @@ impl<'p> Solver<'p> {
                 _ => return Model::Incomplete,
             }
         }
-        // Values are asked of keys that are there.
+        // A question about a value implies that its key is present.
         questions.present.extend(questions.values.iter().map(|(key, ..)| *key));
         questions.present.sort_unstable();
         questions.present.dedup();

@@ -1,10 +1,10 @@
-//! Facts about every request of a cell at once.
+//! Facts about every request of a request class at once.
 //!
 //! A question that was answered before has the same answer; one that the earlier answers decide has that answer; any other
-//! is answered both ways, one after the other, by running the engines again from the start. So every request of the cell
+//! is answered both ways, one after the other, by running the engines again from the start. So every request of the class
 //! follows one of the paths, and every path has a request.
 //!
-//! Before anything is asked, what is the same in every cluster is replaced by one thing, each with its source upstream:
+//! First, facts that are equal in every cluster are replaced by one, each with its source upstream:
 //! - the label `kubernetes.io/metadata.name` of a namespace is its name (`pkg/apis/core/v1/defaults.go` `SetDefaults_Namespace`);
 //! - the objects of a request have its name and namespace, a generated name included
 //!   (`apiserver/pkg/endpoints/handlers/rest.go`, `apiserver/pkg/registry/rest/create.go` `AdmissionToValidateObjectFunc`);

@@ -47,7 +47,7 @@ fn check(row: &Value, cluster: &Cluster) -> Result<(), String> {
             Operation::Create
         },
         namespace: "default",
-        name: "",
+        ..Request::default()
     };
     let old = is_update.then(|| Raw::from(&old));
     match normalise(kind, Raw::from(&raw), old, request, cluster, false) {

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::{Value as Json, json};
-use similar::TextDiff;
 
 use super::{ExceptionRow, Outcome, Row, documents};
 use crate::cli::{
@@ -11,6 +10,7 @@ use crate::cli::{
     prove::comparison_witness,
 };
 use kyvtest_go_compat::diagnostic::{Sources, Span};
+use kyvtest_line_diff::unified;
 use kyvtest_migrate::{MigratedRule, RuleLabel};
 use kyvtest_prove::body::Counterexample;
 
@@ -372,9 +372,5 @@ fn source(span: Span, sources: &Sources) -> &str {
 
 fn change(name: &str, before: &str, after: &str) -> String {
     let before = format!("{}\n", before.trim_end());
-    TextDiff::from_lines(before.as_str(), after)
-        .unified_diff()
-        .context_radius(3)
-        .header(name, name)
-        .to_string()
+    unified(&before, after, [name; 2], 3)
 }

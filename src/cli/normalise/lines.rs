@@ -17,16 +17,17 @@ use kyvtest_normalise::{
     Cluster, Kind, Normalised, Operation, Plugin, Raw, Refused, Request, Stage, Text, kind_named, normalise,
     stored_object,
 };
-use kyvtest_prove::server::check_rule;
+use kyvtest_prove::server::{check_expressions, check_rule};
 
 /// The keys that a line may have.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "id",
     "operation",
     "apiVersion",
     "kind",
     "namespace",
     "name",
+    "subresource",
     "raw",
     "raw_text",
     "old",
@@ -88,6 +89,8 @@ impl Line<'_> {
             operation: self.operation,
             namespace: self.text("namespace"),
             name: self.text("name"),
+            subresource: self.text("subresource"),
+            ..Request::default()
         }
     }
 }
@@ -172,6 +175,7 @@ fn cluster(row: &Map<String, Json>, definitions: &[Arc<Document>]) -> Result<Clu
             .chain(definitions.iter().cloned())
             .collect(),
         rules: Some(check_rule),
+        expressions: Some(check_expressions),
         service_range: Some("10.0.0.0/24".to_owned()),
         ..Cluster::default()
     })

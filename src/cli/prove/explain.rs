@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value as Json, json};
-use similar::TextDiff;
 
 use kyvtest_go_compat::{diagnostic::Sources, value::Document};
+use kyvtest_line_diff::unified;
 use kyvtest_model::verdict::{DivergenceClass, Effect};
 use kyvtest_prove::body::explain::{Decision, DifferingClass, Explanation, Suggestion, Varied};
 
@@ -138,11 +138,7 @@ fn diff(found: &Explanation, suggestion: &Suggestion, sources: Option<&Sources>)
         (Some((name, before)), Some(after)) => (name.to_owned(), before.to_string(), after.clone()),
         _ => (format!("b[{number}]"), yaml(&found.objects), yaml(&suggestion.objects)),
     };
-    TextDiff::from_lines(before.as_str(), after.as_str())
-        .unified_diff()
-        .context_radius(2)
-        .header(&name, &name)
-        .to_string()
+    unified(&before, &after, [&name; 2], 2)
 }
 
 /// The explanation as text, indented by two columns.

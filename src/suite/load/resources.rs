@@ -8,6 +8,7 @@ use crate::suite::{
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Span},
+    value::{Document, Value},
     yaml::{Mode, Node},
 };
 use kyvtest_model::policy::{Origin, Text, decode::name_of, place};
@@ -132,8 +133,8 @@ impl Loader<'_> {
             Some(resource) => {
                 if resource.api_version.is_empty() {
                     let message = format!("this `{}` has no `apiVersion`", resource.kind);
-                    let diagnostic = Diagnostic::at(Code::MissingField, start, message);
-                    self.say(diagnostic.with_severity(Severity::Warning));
+                    self.say(Diagnostic::at(Code::MissingField, start, message));
+                    self.stop(Upstream::Aborts);
                 }
                 resources.push(resource);
             }
@@ -183,34 +184,54 @@ impl Loader<'_> {
         distinct
     }
 
-    /// Reports objects among both resources and targets, which make Kyverno's fake client panic.
+    /// Reports objects that the suite gives twice, which make Kyverno's fake client panic. Repetitions among `resources` are removed
+    /// before.
     pub(super) fn collisions(&mut self) {
+        let lists = [
+            ("resources", &self.suite.resources),
+            ("targetResources", &self.suite.targets),
+            ("paramResources", &self.suite.params),
+        ];
+        let start = |span: Span| Span::point(span.file, span.start);
+        let mut given: Vec<(String, Span, &str)> = Vec::new();
+        for (list, objects) in lists {
+            given.extend(objects.iter().map(|object| (object.key(), object.origin.span, list)));
+        }
+        for object in self.suite.cluster.iter().flat_map(|cluster| &cluster.resources) {
+            given.push((stored_key(&object.value), object.span, "clusterResources"));
+        }
         let mut found = Vec::new();
-        for target in &self.suite.targets {
-            let same = |resource: &&Resource| {
-                resource.group() == target.group()
-                    && resource.kind == target.kind
-                    && resource.namespace == target.namespace
-                    && resource.name == target.name
+        let mut seen = rustc_hash::FxHashMap::default();
+        for (key, span, list) in &given {
+            let Some((first, before)) = seen.get(key) else {
+                seen.insert(key, (*span, *list));
+                continue;
             };
-            if let Some(resource) = self.suite.resources.iter().find(same) {
-                let message = format!(
-                    "the {} `{}` is in both `resources` and `targetResources`: `kyverno test` panics",
-                    target.kind,
-                    display_name(target)
-                );
-                let start = |origin: Origin| Span::point(origin.file, origin.span.start);
-                found.push(
-                    Diagnostic::at(Code::DuplicateResource, start(target.origin), message)
-                        .with_label(start(resource.origin), "the resource is here"),
-                );
-            }
+            let first: &Span = first;
+            let places = if before == list {
+                format!("twice in `{list}`")
+            } else {
+                format!("in both `{before}` and `{list}`")
+            };
+            let message = format!("the object `{key}` is {places}: `kyverno test` panics");
+            found.push(
+                Diagnostic::at(Code::DuplicateResource, start(*span), message)
+                    .with_label(start(*first), "the first one is here"),
+            );
         }
         if !found.is_empty() {
             self.stop(Upstream::Panics);
             self.suite.diagnostics.extend(found);
         }
     }
+}
+
+/// The key of an object in a cluster, as [`Resource::key`] has it.
+fn stored_key(object: &Document) -> String {
+    let text = |path: &[&str]| object.root().at(path).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text(&["apiVersion"]), text(&["kind"]));
+    let (namespace, name) = (text(&["metadata", "namespace"]), text(&["metadata", "name"]));
+    format!("{api_version},{kind},{namespace},{name}")
 }
 
 /// Metadata that an API server would reject. Kyverno's command line ignores the parts that it cannot read.

@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: none; the language is that of `regexp.MatchString`, an unanchored search.
 //!
-//! Known limits: patterns with line anchors or word boundaries, or with more than `STATES` states, have no automaton.
+//! Known limit: patterns with more than `STATES` states have no automaton.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
@@ -19,6 +19,51 @@ pub enum Anchor {
     Start,
     /// Only after the last character.
     End,
+    /// Only before the first character of a line.
+    LineStart,
+    /// Only after the last character of a line.
+    LineEnd,
+    /// Only between a word and what is not part of it, in ASCII.
+    Word,
+    /// Everywhere else.
+    NotWord,
+}
+
+/// What is next to a place between characters, as far as anchors tell it apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Beside {
+    /// The text starts or ends.
+    Nothing,
+    /// An ASCII letter, a digit or `_`.
+    Word,
+    LineBreak,
+    Other,
+}
+
+impl Beside {
+    pub fn of(c: char) -> Self {
+        match c {
+            '\n' => Self::LineBreak,
+            '_' => Self::Word,
+            c if c.is_ascii_alphanumeric() => Self::Word,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Anchor {
+    /// Whether a step can be taken between two characters; `None` if that depends on the next one, which is not known.
+    pub fn passes(self, before: Beside, after: Option<Beside>) -> Option<bool> {
+        Some(match self {
+            Self::None => true,
+            Self::Start => before == Beside::Nothing,
+            Self::LineStart => matches!(before, Beside::Nothing | Beside::LineBreak),
+            Self::End => after? == Beside::Nothing,
+            Self::LineEnd => matches!(after?, Beside::Nothing | Beside::LineBreak),
+            Self::Word => (before == Beside::Word) != (after? == Beside::Word),
+            Self::NotWord => (before == Beside::Word) == (after? == Beside::Word),
+        })
+    }
 }
 
 /// The steps out of one state.
@@ -39,6 +84,12 @@ pub struct Nfa {
 }
 
 impl Nfa {
+    /// Whether a step may depend on an anchor.
+    pub fn has(&self, anchors: &[Anchor]) -> bool {
+        let mut jumps = self.states.iter().flat_map(|state| &state.jumps);
+        jumps.any(|(anchor, _)| anchors.contains(anchor))
+    }
+
     fn add(&mut self) -> Option<u32> {
         if self.states.len() >= STATES {
             return None;
@@ -90,6 +141,10 @@ impl Nfa {
                 let anchor = match look {
                     Look::Start => Anchor::Start,
                     Look::End => Anchor::End,
+                    Look::StartLF => Anchor::LineStart,
+                    Look::EndLF => Anchor::LineEnd,
+                    Look::WordAscii => Anchor::Word,
+                    Look::WordAsciiNegate => Anchor::NotWord,
                     _ => return None,
                 };
                 let next = self.add()?;

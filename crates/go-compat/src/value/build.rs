@@ -31,6 +31,34 @@ enum Open {
     Map { pairs: usize, key: Option<(u32, u32, u32)> },
 }
 
+/// Where the arenas of a document begin in those of a builder.
+#[derive(Clone, Copy)]
+struct Offsets {
+    text: u32,
+    nodes: u32,
+    entries: u32,
+}
+
+impl Offsets {
+    fn shift(self, node: Node) -> Node {
+        match node {
+            Node::Text { start, len } => Node::Text {
+                start: start + self.text,
+                len,
+            },
+            Node::List { start, len } => Node::List {
+                start: start + self.nodes,
+                len,
+            },
+            Node::Map { start, len } => Node::Map {
+                start: start + self.entries,
+                len,
+            },
+            scalar => scalar,
+        }
+    }
+}
+
 impl Builder {
     pub fn new() -> Self {
         Self::default()
@@ -217,6 +245,9 @@ impl Builder {
 
     /// Adds a copy of a value with everything below it.
     pub fn value(&mut self, value: Value<'_>) {
+        if let Some(parts) = value.whole_document() {
+            return self.document(parts);
+        }
         match value {
             Value::Null => self.null(),
             Value::Bool(b) => self.bool(b),
@@ -234,12 +265,33 @@ impl Builder {
             Value::Map(map) => {
                 self.begin_map();
                 for (key, item) in map.iter() {
-                    self.key(key.text());
+                    self.hashed_key(key);
                     self.value(item);
                 }
                 self.end();
             }
         }
+    }
+
+    /// Adds a copy of a document: its arenas are appended, and what they refer to moves with them.
+    fn document(&mut self, parts: &Parts) {
+        let (text, _) = self.append(&parts.text);
+        let offsets = Offsets {
+            text,
+            nodes: self.nodes.len() as u32,
+            entries: self.entries.len() as u32,
+        };
+        self.nodes.extend(parts.nodes.iter().map(|node| offsets.shift(*node)));
+        let entries = parts.entries.iter().map(|entry| Entry {
+            key_start: entry.key_start + offsets.text,
+            value: offsets.shift(entry.value),
+            ..*entry
+        });
+        self.entries.extend(entries);
+        let large = parts.large.iter();
+        self.large
+            .extend(large.map(|(start, index)| (start + offsets.entries, index.clone())));
+        self.push(offsets.shift(parts.root));
     }
 
     /// Adds a copy of a value in which integers are doubles.
@@ -284,5 +336,37 @@ impl Builder {
             root,
             literal: false,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A document with a map that is large enough to be indexed.
+    fn indexed() -> Document {
+        let entries: Vec<String> = (0..40).map(|i| format!(r#""k{i}":[{i},{{"x":"{i}"}}]"#)).collect();
+        Document::from_json(&format!("{{{}}}", entries.join(","))).expect("valid")
+    }
+
+    #[test]
+    fn copies_of_documents_and_of_their_parts_are_equal_to_them() {
+        let source = indexed();
+        let part = source.root().get("k7").expect("present");
+        let mut builder = Builder::new();
+        builder.begin_map();
+        for (key, value) in [("k7", part), ("whole", source.root()), ("again", source.root())] {
+            builder.key(key);
+            builder.value(value);
+        }
+        builder.end();
+        let copy = builder.finish();
+        for key in ["whole", "again"] {
+            let whole = copy.root().get(key).expect("present");
+            assert_eq!(whole, source.root());
+            assert_eq!(whole.get("k39"), source.root().get("k39"));
+            assert_eq!(whole.to_json(), source.root().to_json());
+        }
+        assert_eq!(copy.root().get("k7"), Some(part));
     }
 }

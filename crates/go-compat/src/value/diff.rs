@@ -2,8 +2,6 @@
 
 use std::fmt::{self, Write as _};
 
-use similar::TextDiff;
-
 use super::{Document, Value};
 
 /// One difference between two values; `None` for a missing side.
@@ -75,11 +73,8 @@ impl fmt::Display for Change {
             && (left.contains('\n') || right.contains('\n'))
         {
             writeln!(f, "{path}:")?;
-            let diff = TextDiff::from_lines(&left, &right);
-            for change in diff.iter_all_changes() {
-                let line = change.value();
-                write!(f, "  {}{}", change.tag(), line.strip_suffix('\n').unwrap_or(line))?;
-                writeln!(f)?;
+            for (mark, line) in kyvtest_line_diff::lines(&left, &right) {
+                writeln!(f, "  {mark}{line}")?;
             }
             return Ok(());
         }

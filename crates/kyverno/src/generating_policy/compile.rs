@@ -1,50 +1,15 @@
 //! Compiles a policy and its exceptions to programs, or returns the errors for which Kyverno rejects the policy.
 
-use std::fmt;
-
 use super::{CompiledGeneratingPolicy, Entry, template::Template};
-use crate::validating_policy::{
-    Exception, FieldError,
-    compile::{Output, compile, compile_all, conditions_at, declare, variables},
+use crate::cel_policy::{
+    CompileErrors, Exception, FieldError, Problem,
+    compile::{Output, audit_annotations, compile, conditions, declare, variables},
 };
 use kyvtest_cel::{
-    admission::aggregate,
     env::Env,
     profile::{PolicyScope, Profile},
 };
-use kyvtest_go_compat::text::quote::quote;
 use kyvtest_model::policy::{CelPolicyException, GeneratingPolicy, GenerationEntry};
-
-/// Why Kyverno rejects a policy, with Kyverno's message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompileErrors {
-    /// The errors, at least one, each with its field.
-    pub errors: Vec<String>,
-}
-
-impl fmt::Display for CompileErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let headline = "<nil>: Internal error: generating policy compiler 2.0 error: failed to compile policy";
-        let errors = self.errors.iter().cloned();
-        f.write_str(&aggregate(std::iter::once(headline.to_owned()).chain(errors)))
-    }
-}
-
-impl std::error::Error for CompileErrors {}
-
-impl From<Vec<FieldError>> for CompileErrors {
-    fn from(errors: Vec<FieldError>) -> Self {
-        Self {
-            errors: errors.iter().map(ToString::to_string).collect(),
-        }
-    }
-}
-
-impl From<FieldError> for CompileErrors {
-    fn from(error: FieldError) -> Self {
-        vec![error].into()
-    }
-}
 
 impl CompiledGeneratingPolicy {
     /// Compiles a policy with exceptions to it.
@@ -55,37 +20,37 @@ impl CompiledGeneratingPolicy {
         policy: &GeneratingPolicy,
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
     ) -> Result<Self, CompileErrors> {
+        Self::compile_parts(policy, exceptions).map_err(|errors| CompileErrors {
+            headline: Some("<nil>: Internal error: generating policy compiler 2.0 error: failed to compile policy"),
+            errors,
+        })
+    }
+
+    fn compile_parts<'e>(
+        policy: &GeneratingPolicy,
+        exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
+    ) -> Result<Self, Vec<FieldError>> {
         let spec = &policy.spec;
-        let mut env = Env::new(Profile::kyverno_generating(if policy.namespaced {
-            PolicyScope::Namespace
-        } else {
+        let mut env = Env::new(Profile::kyverno_generating(if policy.namespace().is_empty() {
             PolicyScope::Cluster
+        } else {
+            PolicyScope::Namespace
         }));
         let slots = declare(&mut env);
         // Conditions come before the variables: to them there are none.
-        let match_conditions = conditions_at("spec.matchConditions", &spec.match_conditions, &env)?;
+        let match_conditions = conditions("spec.matchConditions", &spec.match_conditions, &env)?;
         let composite = variables(&spec.variables, &mut env)?;
         let mut entries = Vec::new();
         for (i, entry) in spec.generate.iter().enumerate() {
-            entries.push(compile_entry(&format!("spec.generate[{i}]"), entry, &env)?);
+            let compiled = compile_entry(&format!("spec.generate[{i}]"), entry, &env);
+            entries.push(compiled.map_err(|error| vec![error])?);
         }
-        let list = spec.audit_annotations.iter().enumerate();
-        let list = list.map(|(i, entry)| {
-            let path = format!("spec.auditAnnotations[{i}].valueExpression");
-            (path, &entry.value_expression)
-        });
-        let programs = compile_all(list, &env, Output::StringOrNull)?;
-        let keys = spec.audit_annotations.iter().map(|entry| entry.key.value.clone());
-        let audit_annotations = keys.zip(programs).collect();
-        let exceptions = exceptions
-            .into_iter()
-            .map(|exception| Exception::compile(exception, &env))
-            .collect::<Result<Vec<_>, _>>()?;
-        let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
+        let audit_annotations = audit_annotations(&spec.audit_annotations, &env)?;
+        let exceptions = Exception::compile_all(exceptions, &env)?;
         Ok(Self {
             name: policy.metadata.name.value.clone(),
             kind: policy.kind(),
-            namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
+            namespace: policy.namespace().to_owned(),
             constraints: spec.match_constraints.clone(),
             env,
             slots,
@@ -98,13 +63,18 @@ impl CompiledGeneratingPolicy {
     }
 }
 
-fn compile_entry(path: &str, entry: &GenerationEntry, env: &Env) -> Result<Entry, CompileErrors> {
+fn compile_entry(path: &str, entry: &GenerationEntry, env: &Env) -> Result<Entry, FieldError> {
     match entry {
-        GenerationEntry::Expression(expression) if expression.text().is_empty() => Err(CompileErrors {
-            errors: vec![format!(
-                "{path}: Required value: one of expression or template must be set"
-            )],
-        }),
+        GenerationEntry::Expression(expression) if expression.text().is_empty() => {
+            let detail = "one of expression or template must be set";
+            let place = expression.span();
+            Err(FieldError::with_detail(
+                path.to_owned(),
+                Problem::Required,
+                detail,
+                place,
+            ))
+        }
         GenerationEntry::Expression(expression) => {
             let program = compile(format!("{path}.expression"), expression, env, Output::Bool)?;
             Ok(Entry::Expression(program))
@@ -112,9 +82,9 @@ fn compile_entry(path: &str, entry: &GenerationEntry, env: &Env) -> Result<Entry
         GenerationEntry::Template(template) => match Template::compile(&template.value, template.interpolate, env) {
             Ok(template) => Ok(Entry::Template(template)),
             Err(error) => {
-                let value = quote(&template.value);
-                let error = format!("{path}.template.value: Invalid value: {value}: {error}");
-                Err(CompileErrors { errors: vec![error] })
+                let problem = Problem::Invalid(template.value.value.clone());
+                let path = format!("{path}.template.value");
+                Err(FieldError::with_detail(path, problem, error, template.value.span))
             }
         },
     }

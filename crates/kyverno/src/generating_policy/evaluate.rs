@@ -4,9 +4,9 @@ use std::cell::RefCell;
 
 use super::{CompiledGeneratingPolicy, Entry, Generated, Placement};
 use crate::{
+    cel_policy::evaluate::{Granted, Quotes, Run, excepted},
     generate::object::text,
     response::RuleResponse,
-    validating_policy::evaluate::{Granted, Run, excepted},
 };
 use kyvtest_cel::{
     context::{Context, Scratch},
@@ -65,11 +65,7 @@ fn run(policy: &CompiledGeneratingPolicy, given: [Value<'_>; 4], host: &dyn Host
     let scratch = Scratch::new();
     let context = Context::new(&scratch, policy.env.profile(), host);
     let slots = policy.slots;
-    let mut values = policy.env.initial_values();
-    let places = [slots.object, slots.old_object, slots.request, slots.namespace];
-    for (slot, value) in places.into_iter().zip(given) {
-        values[slot as usize] = Some(Val::from(value));
-    }
+    let mut values = slots.bind(&policy.env, given);
     let first = context.bump().alloc_slice_copy(&values);
     let before = Run {
         ignores_errors: false,
@@ -106,7 +102,7 @@ fn run(policy: &CompiledGeneratingPolicy, given: [Value<'_>; 4], host: &dyn Host
             return Outcome::Failed(Part::Validation(index), error);
         }
     }
-    match annotations(policy, &run) {
+    match run.annotations(&policy.audit_annotations, Quotes::Double) {
         Ok(properties) => Outcome::Passed(properties),
         Err((index, error)) => Outcome::Failed(Part::AuditAnnotation(index), error),
     }
@@ -156,28 +152,4 @@ fn apply<'a>(
         generated.map_err(|error| format!("failed to generate resources: {error}"))?;
     }
     Ok(())
-}
-
-/// The annotations that are not empty; or the number of the first that fails.
-fn annotations<'a>(
-    policy: &'a CompiledGeneratingPolicy,
-    run: &Run<'a>,
-) -> Result<Vec<(String, String)>, (usize, String)> {
-    let mut properties = Vec::new();
-    for (index, (key, program)) in policy.audit_annotations.iter().enumerate() {
-        let key_text = quote(key);
-        match run.value(program) {
-            Val::Error(error) => {
-                return Err((index, format!("failed to evaluate auditAnnotation {key_text}: {error}")));
-            }
-            Val::String("") => {}
-            Val::String(text) => properties.push((key.clone(), text.to_owned())),
-            other => {
-                let error = format!("type conversion error from '{}' to 'string'", other.type_name());
-                let error = format!("failed to convert auditAnnotation {key_text} expression: {error}");
-                return Err((index, error));
-            }
-        }
-    }
-    Ok(properties)
 }

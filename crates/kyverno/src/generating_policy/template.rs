@@ -7,7 +7,7 @@ mod scan;
 
 use std::sync::Arc;
 
-use crate::validating_policy::evaluate::Run;
+use crate::cel_policy::evaluate::Run;
 use kyvtest_cel::{
     compile::analyse, context::Context, env::Env, library::kyverno::to_json, plan::plan, program::Program, val::Val,
 };

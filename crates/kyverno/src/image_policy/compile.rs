@@ -1,11 +1,9 @@
 //! Compiles a policy and its exceptions to programs, or returns the errors for which Kyverno rejects the policy.
 
-use super::{
-    Attestor, CompiledImagePolicy, DeclaredAttestation, RequestSlots, Slots, Validation, reference::References,
-};
-use crate::validating_policy::{
-    Exception,
-    compile::{Output, compile, compile_all, conditions_at, variables},
+use super::{Attestor, CompiledImagePolicy, DeclaredAttestation, RequestSlots, Slots, reference::References};
+use crate::cel_policy::{
+    Exception, FieldError,
+    compile::{audit_annotations, conditions, validations, variables},
 };
 use kyvtest_cel::{
     admission::aggregate,
@@ -24,7 +22,7 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::{
     kube::GroupVersionResource,
-    policy::{self, CelPolicyException, FailurePolicy, ImageValidatingPolicy, ImageValidatingPolicySpec, Mode},
+    policy::{CelPolicyException, FailurePolicy, ImageValidatingPolicy, ImageValidatingPolicySpec, Mode},
 };
 
 /// The errors of a policy, at least one, each with its field.
@@ -105,16 +103,14 @@ impl CompiledImagePolicy {
                 let errors = aggregate(errors);
                 vec![format!("<nil>: Internal error: failed to compile matches: {errors}")]
             })?;
-        let mut env = Env::new(Profile::kyverno_image(if policy.namespaced {
-            PolicyScope::Namespace
-        } else {
+        let mut env = Env::new(Profile::kyverno_image(if policy.namespace().is_empty() {
             PolicyScope::Cluster
+        } else {
+            PolicyScope::Namespace
         }));
         let slots = declare(&mut env, &spec.evaluation.mode);
-        let texts = |errors: Vec<crate::validating_policy::FieldError>| -> Errors {
-            errors.iter().map(ToString::to_string).collect()
-        };
-        let match_conditions = conditions_at("spec.matchConditions", &spec.match_conditions, &env).map_err(texts)?;
+        let texts = |errors: Vec<FieldError>| -> Errors { errors.iter().map(ToString::to_string).collect() };
+        let match_conditions = conditions("spec.matchConditions", &spec.match_conditions, &env).map_err(texts)?;
         let extractors = extractors(spec, resource, &env)?;
         let composite = if slots.request.is_some() {
             variables(&spec.variables, &mut env).map_err(texts)?
@@ -125,20 +121,9 @@ impl CompiledImagePolicy {
             variables(&spec.variables, &mut other).map_err(texts)?
         };
         let attestors = attestors(spec, &env)?;
-        let validations = validations(spec, &env)?;
-        let list = spec.audit_annotations.iter().enumerate();
-        let list = list.map(|(i, entry)| {
-            let path = format!("spec.auditAnnotations[{i}].valueExpression");
-            (path, &entry.value_expression)
-        });
-        let programs = compile_all(list, &env, Output::StringOrNull).map_err(texts)?;
-        let keys = spec.audit_annotations.iter().map(|entry| entry.key.value.clone());
-        let audit_annotations = keys.zip(programs).collect();
-        let exceptions = exceptions
-            .into_iter()
-            .map(|exception| Exception::compile(exception, &env))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(texts)?;
+        let validations = validations(&spec.validations, &env).map_err(|error| vec![error.to_string()])?;
+        let audit_annotations = audit_annotations(&spec.audit_annotations, &env).map_err(texts)?;
+        let exceptions = Exception::compile_all(exceptions, &env).map_err(texts)?;
         let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
         let failure = spec.failure_policy.as_ref();
         Ok(Self {
@@ -249,27 +234,4 @@ fn written_part(body: &Document, path: &str) -> String {
     };
     let part = body.root().at(&keys);
     part.map_or_else(|| "null".to_owned(), Value::to_json)
-}
-
-fn validations(spec: &ImageValidatingPolicySpec, env: &Env) -> Result<Vec<Validation>, Errors> {
-    let one = |error: crate::validating_policy::FieldError| vec![error.to_string()];
-    let validations = spec.validations.iter().enumerate();
-    validations
-        .map(|(i, validation)| {
-            let path = |field: &str| format!("spec.validations[{i}].{field}");
-            let message = validation.message_expression.as_ref();
-            let message = message.filter(|text: &&policy::Expression| !text.text().is_empty());
-            Ok(Validation {
-                program: compile(path("expression"), &validation.expression, env, Output::Bool).map_err(one)?,
-                message: validation
-                    .message
-                    .as_ref()
-                    .map(|text| text.value.clone())
-                    .unwrap_or_default(),
-                message_expression: message
-                    .map(|text| compile(path("messageExpression"), text, env, Output::String).map_err(one))
-                    .transpose()?,
-            })
-        })
-        .collect()
 }

@@ -4,8 +4,8 @@ use std::{cell::RefCell, collections::BTreeMap};
 
 use super::{CompiledImagePolicy, ImageInput};
 use crate::{
+    cel_policy::evaluate::{Quotes, Run},
     generate::object::set,
-    validating_policy::evaluate::Run,
     verify_images::{ImagePatch, extract},
 };
 use kyvtest_cel::{
@@ -303,10 +303,14 @@ impl CompiledImagePolicy {
             if message.is_empty() {
                 message = format!("CEL expression validation failed at index {index}");
             }
-            let properties = run.annotations(&self.audit_annotations).map_err(|(_, error)| error)?;
+            let properties = run
+                .annotations(&self.audit_annotations, Quotes::Single)
+                .map_err(|(_, error)| error)?;
             return Ok(ImageOutcome::Fail { message, properties });
         }
-        let properties = run.annotations(&self.audit_annotations).map_err(|(_, error)| error)?;
+        let properties = run
+            .annotations(&self.audit_annotations, Quotes::Single)
+            .map_err(|(_, error)| error)?;
         Ok(ImageOutcome::Pass { properties, images })
     }
 }

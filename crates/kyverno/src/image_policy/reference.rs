@@ -3,7 +3,7 @@
 //! Upstream counterpart: `CompileMatchImageReference` of `pkg/cel/compiler/compiler.go` and `MatchImage` of
 //! `pkg/cel/matching` (1.19). A glob sees the reference as it is written.
 
-use crate::validating_policy::{
+use crate::cel_policy::{
     FieldError,
     compile::{Output, compile},
 };

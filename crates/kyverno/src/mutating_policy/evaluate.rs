@@ -2,8 +2,8 @@
 
 use super::{CompiledMutatingPolicy, Evaluated, Patcher, patch};
 use crate::{
+    cel_policy::evaluate::{Granted, Quotes, Run, excepted},
     response::RuleResponse,
-    validating_policy::evaluate::{Granted, Run, excepted},
 };
 use kyvtest_cel::{
     composite::Lazy,
@@ -13,10 +13,7 @@ use kyvtest_cel::{
     program::Program,
     val::Val,
 };
-use kyvtest_go_compat::{
-    text::quote::quote,
-    value::{Document, Value},
-};
+use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::verdict::{Part, Status, Trace};
 use kyvtest_patch::structured::Schema;
 
@@ -55,15 +52,8 @@ pub(super) fn evaluate(
     let scratch = Scratch::new();
     let context = Context::new(&scratch, policy.env.profile(), host);
     let slots = policy.slots;
-    let mut values = policy.env.initial_values();
-    for (slot, value) in [
-        (slots.object, given.object.root()),
-        (slots.old_object, given.old_object),
-        (slots.request, given.request),
-        (slots.namespace, given.namespace),
-    ] {
-        values[slot as usize] = Some(Val::from(value));
-    }
+    let documents = [given.object.root(), given.old_object, given.request, given.namespace];
+    let mut values = slots.bind(&policy.env, documents);
     // Exceptions see neither variables nor what other exceptions allow.
     let before = Run {
         ignores_errors: false,
@@ -129,7 +119,7 @@ fn mutate<'a>(
         run.values = context.bump().alloc_slice_copy(&values);
         lazy.set_values(run.values);
     }
-    let properties = match annotations(policy, run) {
+    let properties = match run.annotations(&policy.audit_annotations, Quotes::Double) {
         Ok(properties) => properties,
         Err((index, error)) => return failed(Part::AuditAnnotation(index), &error),
     };
@@ -139,29 +129,6 @@ fn mutate<'a>(
         response,
         patched: Some(current),
     }
-}
-
-/// The annotations that are not empty; or the number of the first that fails.
-fn annotations<'a>(policy: &'a CompiledMutatingPolicy, run: Run<'a>) -> Result<Vec<(String, String)>, (usize, String)> {
-    let mut properties = Vec::new();
-    for (index, (key, program)) in policy.audit_annotations.iter().enumerate() {
-        let key_text = quote(key);
-        match run.value(program) {
-            Val::Error(error) => {
-                return Err((index, format!("failed to evaluate auditAnnotation {key_text}: {error}")));
-            }
-            Val::String("") => {}
-            Val::String(text) => properties.push((key.clone(), text.to_owned())),
-            other => {
-                let error = format!("type conversion error from '{}' to 'string'", other.type_name());
-                return Err((
-                    index,
-                    format!("failed to convert auditAnnotation {key_text} expression: {error}"),
-                ));
-            }
-        }
-    }
-    Ok(properties)
 }
 
 /// The keys of the objects that an expression on the trigger selects.

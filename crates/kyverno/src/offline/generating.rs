@@ -35,7 +35,7 @@ impl Stages<'_> {
         let input = Input::new(&request, &self.world, &self.discovery, self.lens);
         let has_cluster = self.is_request() || self.case.surroundings.cluster.is_some();
         for policy in &policies {
-            let is_namespaced_policy = !policy.namespace().is_empty() || policy.kind() == "NamespacedGeneratingPolicy";
+            let is_namespaced_policy = policy.kind() == "NamespacedGeneratingPolicy";
             if is_namespaced_policy && !self.is_request() {
                 let text = "`kyverno test` panics: invalid memory address or nil pointer dereference";
                 return Err(text.to_owned());

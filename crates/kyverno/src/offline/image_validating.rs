@@ -40,12 +40,11 @@ fn rule(name: &str, status: Status, message: String, part: Part) -> RuleResponse
 
 /// The response of a policy, with its type.
 fn response(key: &str, policy: &ImageValidatingPolicy, rule_type: RuleType, rule: RuleResponse) -> PolicyResponse {
-    let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
     PolicyResponse {
         resource: key.to_owned(),
         policy: policy.metadata.name.value.clone(),
         kind: policy.kind(),
-        policy_namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
+        policy_namespace: policy.namespace().to_owned(),
         rules: vec![RuleResult::new(rule_type, rule)],
         ..PolicyResponse::default()
     }

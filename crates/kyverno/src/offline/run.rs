@@ -19,13 +19,20 @@ use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::{
     kube::{Environment, Operation, Request},
-    policy::{ClassicPolicy, Refusal, undecodable, validate},
+    policy::{ClassicPolicy, Loaded, Refusal, undecodable, validate},
 };
 
 /// Evaluates all policies of a test on its resources.
 pub fn run(case: &Case, host: &dyn Host) -> Observed {
     if let Some(refused) = case.policies.refused {
         return Observed::failed(refusal(case, refused.reason));
+    }
+    if case.exceptions.refused.is_some() {
+        return Observed::failed(refused_exceptions(&case.exceptions));
+    }
+    if let Some(operation) = case.values.unknown_operation() {
+        let text = "must be one of CREATE, UPDATE, DELETE, CONNECT";
+        return Observed::failed(format!("invalid request.operation value {operation:?}, {text}"));
     }
     let mut observed = Observed {
         printed: printed(case),
@@ -68,6 +75,8 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
     }
     if let Some(payload) = &case.payload {
         match payload_pass(case, PAYLOAD, payload, host) {
+            // The pass for the operation of the rows has no payloads.
+            Ok(_) if operation.is_some() => {}
             Ok(mut responses) => observed.responses.append(&mut responses),
             Err(error) => return Observed::failed(error),
         }
@@ -302,23 +311,46 @@ fn printed(case: &Case) -> Vec<String> {
     dropped.chain(undecodable).collect()
 }
 
-/// The text with which the loader ends a run; upstream's for unknown fields.
+/// The text with which the loader of exceptions ends a run: upstream's for unknown fields and for violations of the schema.
+fn refused_exceptions(loaded: &Loaded) -> String {
+    let dropped = loaded.dropped.iter().map(|dropped| dropped.text.as_str());
+    let problem = if loaded.unknown_fields.is_empty() {
+        dropped
+            .into_iter()
+            .find(|text| !text.is_empty())
+            .unwrap_or_default()
+            .to_owned()
+    } else {
+        format!("failed to parse document ({})", unknown_fields(loaded).join("\n"))
+    };
+    format!("error: failed to load exceptions (unable to load exceptions ({problem}))")
+}
+
+fn unknown_fields(loaded: &Loaded) -> Vec<String> {
+    let paths = loaded.unknown_fields.iter();
+    paths
+        .map(|path| format!("{path}: Invalid value: value provided for unknown field"))
+        .collect()
+}
+
+/// The text with which the loader of policies ends a run; upstream's for unknown fields and for documents that Go cannot decode.
 fn refusal(case: &Case, reason: Refusal) -> String {
     let loaded = &case.policies;
+    let file = case.file;
     let problems: Vec<String> = match reason {
-        Refusal::UnknownField => {
-            let paths = loaded.unknown_fields.iter();
-            paths
-                .map(|path| format!("{path}: Invalid value: value provided for unknown field"))
-                .collect()
+        Refusal::Undecodable => {
+            let kind = loaded.undecodable.as_deref().unwrap_or_default();
+            return format!(
+                "error: failed to load policies (failed to load file {file}: policy type not supported {kind})"
+            );
         }
+        Refusal::UnknownField => unknown_fields(loaded),
         Refusal::Kind | Refusal::Exception => {
             let diagnostics = loaded.diagnostics.iter();
             diagnostics.map(|diagnostic| diagnostic.message.clone()).collect()
         }
     };
     let problems = problems.join("\n");
-    let file = case.file;
     format!("error: failed to load policies (failed to load file {file}: failed to parse document ({problems}))")
 }
 

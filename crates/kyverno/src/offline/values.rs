@@ -65,6 +65,15 @@ impl GivenValues {
         values
     }
 
+    /// The global `request.operation` if it is not an operation, which ends the run.
+    pub(super) fn unknown_operation(&self) -> Option<String> {
+        let values = entries(self.block.root().get("globalValues"));
+        let (_, value) = values.into_iter().find(|(key, _)| key == "request.operation")?;
+        let text = value.as_str()?;
+        let known = ["", "CREATE", "UPDATE", "DELETE", "CONNECT"];
+        (!known.contains(&text)).then(|| text.to_owned())
+    }
+
     /// The operation that the values ask for, if any.
     pub fn operation(&self) -> Option<Operation> {
         let operation = |values: Option<Value<'_>>| {

@@ -2,24 +2,23 @@
 
 use std::convert::Infallible;
 
-use super::{CompiledValidatingPolicy, Exception, Slots};
+use super::CompiledValidatingPolicy;
 use crate::{
+    cel_policy::{
+        Slots,
+        evaluate::{Granted, Quotes, Run, excepted},
+    },
     response::RuleResponse,
     select::{Stage, Stages},
 };
 use kyvtest_cel::{
     context::{Context, Scratch},
-    eval::{Activation, Variables, evaluate as run},
     host::Host,
     library::kyverno,
-    program::Program,
     val::Val,
 };
 use kyvtest_go_compat::value::Value;
-use kyvtest_model::{
-    policy::ReportResult,
-    verdict::{Part, Status, Trace},
-};
+use kyvtest_model::verdict::{Part, Status, Trace};
 
 /// The property with the index of the failed validation.
 const INDEX: &str = "cel.validationIndex";
@@ -32,15 +31,7 @@ pub(super) fn evaluate(
 ) -> RuleResponse {
     let scratch = Scratch::new();
     let slots = policy.slots;
-    let mut values = policy.env.initial_values();
-    for (slot, value) in [
-        (slots.object, object),
-        (slots.old_object, old_object),
-        (slots.request, request),
-        (slots.namespace, namespace),
-    ] {
-        values[slot as usize] = Some(Val::from(value));
-    }
+    let mut values = slots.bind(&policy.env, [object, old_object, request, namespace]);
     let mut result = None;
     let Ok(()) = Stages::CEL.decide((), |stage, ()| {
         result = match stage {
@@ -145,7 +136,7 @@ fn validate<'a>(
         if message.is_empty() {
             message = format!("CEL expression validation failed at index {index}");
         }
-        return match run.annotations(&policy.audit_annotations) {
+        return match run.annotations(&policy.audit_annotations, Quotes::Single) {
             Err((annotation, error)) => failed(index, Part::AuditAnnotation(annotation), &error),
             Ok(mut properties) => {
                 let trace = Trace::of(Part::Validation(index));
@@ -158,7 +149,7 @@ fn validate<'a>(
             }
         };
     }
-    match run.annotations(&policy.audit_annotations) {
+    match run.annotations(&policy.audit_annotations, Quotes::Single) {
         Err((annotation, error)) => not_loaded(Part::AuditAnnotation(annotation), &error),
         Ok(properties) => {
             let mut response = RuleResponse::new("", Status::Pass, "success", Trace::of(Part::All));
@@ -172,133 +163,4 @@ fn validate<'a>(
 fn not_loaded(part: Part, error: &str) -> RuleResponse {
     let message = format!("failed to load context: {error}");
     RuleResponse::new("evaluation", Status::Error, message, Trace::error(part))
-}
-
-/// The response of a policy from which exceptions exempt the resource.
-pub(crate) fn excepted(exceptions: &[&Exception]) -> RuleResponse {
-    let keys: Vec<String> = exceptions.iter().map(|exception| exception.key.clone()).collect();
-    // The first of the highest priority decides; priorities below 1 do not count.
-    let mut highest = 0;
-    let mut report = exceptions
-        .first()
-        .map_or(ReportResult::Skip, |exception| exception.report);
-    for exception in exceptions {
-        if exception.priority > highest {
-            highest = exception.priority;
-            report = exception.report;
-        }
-    }
-    let (status, word) = match report {
-        ReportResult::Pass => (Status::Pass, "passed"),
-        ReportResult::Skip => (Status::Skip, "skipped"),
-    };
-    let message = format!("rule is {word} due to policy exception: {}", keys.join(", "));
-    let mut response = RuleResponse::new("exception", status, message, Trace::of(Part::Exception));
-    response.exceptions = keys;
-    response
-}
-
-/// What the exceptions give.
-pub(crate) enum Granted<'p> {
-    /// The policy is lifted by these.
-    Full(Vec<&'p Exception>),
-    /// Expressions see these images and values as allowed.
-    Partly { images: Vec<&'p str>, values: Vec<&'p str> },
-}
-
-/// The state of an evaluation.
-#[derive(Clone, Copy)]
-pub(crate) struct Run<'a> {
-    /// Whether a condition that cannot be evaluated counts as false.
-    pub(crate) ignores_errors: bool,
-    pub(crate) values: &'a [Option<Val<'a>>],
-    pub(crate) variables: Option<&'a dyn Variables<'a>>,
-    pub(crate) scratch: &'a Scratch,
-    pub(crate) host: &'a dyn Host,
-}
-
-impl<'a> Run<'a> {
-    pub(crate) fn value(&self, program: &'a Program) -> Val<'a> {
-        let activation = Activation {
-            values: self.values,
-            variables: self.variables,
-        };
-        run(program, self.scratch, activation, self.host, None).value
-    }
-
-    /// The first condition that is false; or, if there is none, the errors and the place of the first. With the failure
-    /// policy Ignore an error is a condition that is false.
-    pub(crate) fn matches(&self, conditions: &'a [Program]) -> Result<Option<usize>, (usize, String)> {
-        let mut errors: Vec<&str> = Vec::new();
-        let mut first = 0;
-        for (index, condition) in conditions.iter().enumerate() {
-            match self.value(condition) {
-                Val::Bool(false) => return Ok(Some(index)),
-                Val::Error(error) => {
-                    if errors.is_empty() {
-                        first = index;
-                    }
-                    errors.push(error);
-                }
-                _ => {}
-            }
-        }
-        if errors.is_empty() {
-            Ok(None)
-        } else if self.ignores_errors {
-            Ok(Some(first))
-        } else {
-            Err((first, errors.join("; ")))
-        }
-    }
-
-    pub(crate) fn exceptions(&self, exceptions: &'a [Exception]) -> Result<Granted<'a>, String> {
-        let mut matched = Vec::new();
-        let mut full = false;
-        let (mut images, mut values) = (Vec::new(), Vec::new());
-        for exception in exceptions {
-            match self.matches(&exception.conditions) {
-                Ok(None) => {}
-                Ok(Some(_)) => continue,
-                // What is granted already stays granted.
-                Err(_) if full => continue,
-                Err((_, error)) => return Err(error),
-            }
-            matched.push(exception);
-            if exception.is_full() {
-                full = true;
-            } else if !full {
-                images.extend(exception.images.iter().map(String::as_str));
-                values.extend(exception.values.iter().map(String::as_str));
-            }
-        }
-        Ok(if full {
-            Granted::Full(matched)
-        } else {
-            Granted::Partly { images, values }
-        })
-    }
-
-    /// The annotations that have a value; or the place of the first that fails.
-    pub(crate) fn annotations(
-        &self,
-        annotations: &'a [(String, Program)],
-    ) -> Result<Vec<(String, String)>, (usize, String)> {
-        let mut properties = Vec::new();
-        for (index, (key, program)) in annotations.iter().enumerate() {
-            match self.value(program) {
-                Val::Error(error) => {
-                    return Err((index, format!("failed to evaluate auditAnnotation '{key}': {error}")));
-                }
-                Val::String("") => {}
-                Val::String(text) => properties.push((key.clone(), text.to_owned())),
-                other => {
-                    let error = format!("type conversion error from '{}' to 'string'", other.type_name());
-                    let error = format!("failed to convert auditAnnotation '{key}' expression: {error}");
-                    return Err((index, error));
-                }
-            }
-        }
-        Ok(properties)
-    }
 }

@@ -181,10 +181,10 @@ pub struct Cel {
 }
 
 const ACTIONS: [(&str, FailureAction); 4] = [
-    ("Audit", FailureAction::Audit),
-    ("Enforce", FailureAction::Enforce),
     ("audit", FailureAction::Audit),
     ("enforce", FailureAction::Enforce),
+    ("Audit", FailureAction::Audit),
+    ("Enforce", FailureAction::Enforce),
 ];
 
 /// Rules accept only the new spellings.
@@ -312,6 +312,8 @@ impl Rule {
             if name.chars().count() > 63 {
                 let message = format!("the rule name `{}` has more than 63 characters", name.value);
                 decoder.bad_value(name.span, message);
+                let path = decoder.path();
+                decoder.schema_problem(format!("{path}: Too long: may not be more than 63 bytes"));
             }
             Some(name)
         });

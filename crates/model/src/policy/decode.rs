@@ -59,7 +59,7 @@ pub struct Findings {
     pub diagnostics: Vec<Diagnostic>,
     /// There is a field that the schema does not have.
     pub unknown: bool,
-    /// The paths of unknown fields, in the order in which they were found.
+    /// The paths of unknown fields, sorted.
     pub unknown_paths: Vec<String>,
     /// Schema violations, with the API server's messages.
     pub schema_problems: Vec<SchemaProblem>,
@@ -108,10 +108,12 @@ impl<'t> Decoder<'t> {
     pub fn finish(self) -> Findings {
         let mut diagnostics = self.diagnostics;
         diagnostics.sort_by_key(|diagnostic| diagnostic.primary);
+        let mut unknown_paths = self.unknown_paths;
+        unknown_paths.sort();
         Findings {
             diagnostics,
             unknown: self.unknown,
-            unknown_paths: self.unknown_paths,
+            unknown_paths,
             schema_problems: self.schema_problems,
             invalid: self.invalid,
             metadata: self.metadata,
@@ -175,9 +177,10 @@ impl<'t> Decoder<'t> {
         if matches!(self.path.first(), Some(Step::Key("metadata"))) {
             self.metadata = true;
         }
-        // The schema has no fields below a scalar or a list: upstream reports those as unknown.
-        let is_map = node.as_map().is_some();
-        if self.style == Style::Schema && (is_map || wanted != "a map") && has_fields(node) {
+        // The schema has no fields below a scalar or a list: upstream reports those as unknown, except in the conditions of
+        // `foreach`, where it permits anything next to `any` and `all`.
+        let permits_all = matches!(self.path.last(), Some(Step::Key("preconditions")));
+        if self.style == Style::Schema && !permits_all && has_fields(node) {
             self.unknown = true;
             let path = self.path();
             unknown_fields(node, &path, &mut self.unknown_paths);
@@ -558,6 +561,7 @@ impl<'t> Fields<'t, '_> {
             format!("`{path}`")
         };
         let message = format!("{owner} has both `{first}` and `{second}`, of which it may have one");
+        self.decoder.note_forbidden(&path);
         self.decoder
             .error(Diagnostic::at(Code::BadValue, span, message).with_label(label, "the other one is here"));
     }

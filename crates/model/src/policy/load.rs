@@ -14,10 +14,12 @@ use super::{
     mutating::MutatingPolicy,
     mutating_admission::{MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding},
 };
+use crate::kube::{Discovery, parse_api_version};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span},
     text::label::{Wording, dns1123_problems, key_problems, subdomain_problems, value_problems},
-    yaml::{self, Entries, Node, Tree},
+    text::quote::quote,
+    yaml::{self, Entries, Kind, Node, Tree},
 };
 
 /// The contents of policy and exception files, each kind in the order of the files.
@@ -36,6 +38,8 @@ pub struct Loaded {
     pub refused: Option<Refused>,
     /// The paths of unknown fields that end a run of `kyverno test`.
     pub unknown_fields: Vec<String>,
+    /// The version and kind of the document that the schema accepts and Go cannot decode, which ends a run of `kyverno test`.
+    pub undecodable: Option<String>,
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -114,6 +118,8 @@ pub struct Refused {
 pub enum Refusal {
     /// A field that the schema does not have.
     UnknownField,
+    /// The schema accepts the document, but it cannot be decoded.
+    Undecodable,
     /// A kind that is not a policy.
     Kind,
     /// An invalid exception file.
@@ -261,7 +267,7 @@ fn decide(group: &str, version: &str, kind: &str, purpose: Purpose) -> Decision 
         }
         _ => {
             let known = NOT_POLICIES.contains(&(group, kind));
-            return if known || built_in(group) {
+            return if known || is_served(group, version, kind) {
                 Decision::NotAPolicy
             } else {
                 Decision::Unknown
@@ -281,9 +287,9 @@ fn decide(group: &str, version: &str, kind: &str, purpose: Purpose) -> Decision 
     }
 }
 
-/// Whether the group is one of Kubernetes' own.
-fn built_in(group: &str) -> bool {
-    group.ends_with(".k8s.io") || matches!(group, "" | "apps" | "autoscaling" | "batch" | "policy" | "extensions")
+/// Whether Kubernetes has the kind. The loader has schemas for these kinds and finds out later that they are no policies.
+fn is_served(group: &str, version: &str, kind: &str) -> bool {
+    Discovery::kubernetes().by_kind(group, version, kind).is_some()
 }
 
 /// Reads the documents of one file.
@@ -367,6 +373,13 @@ impl<'t> Load<'_, 't> {
             let first = node.as_map().and_then(|map| map.at(0)).map(|entry| entry.key_span);
             let span = first.map_or(self.origin.span, |span| place(file, span));
             self.reject(Code::MissingField, span, format!("the document has no `{missing}`"));
+            let given = |text: Option<Text>| text.map(|text| text.value).unwrap_or_default();
+            let (api_version, kind) = (given(text("apiVersion")), given(text("kind")));
+            self.explain(if api_version.is_empty() && kind.is_empty() {
+                "failed to parse document (GVK cannot be empty)".to_owned()
+            } else {
+                version_text(&api_version, &kind)
+            });
             return;
         };
         if api_version.value == "v1" && kind.value == "List" && self.purpose == Purpose::Policies && !self.item {
@@ -382,9 +395,7 @@ impl<'t> Load<'_, 't> {
                 let fatal = kind.value.starts_with("ValidatingAdmission");
                 let help = format!("write {}", choice(versions));
                 self.wrong_kind(api_version.span, message, help, fatal);
-                if let Some(dropped) = self.loaded.dropped.last_mut() {
-                    dropped.text = version_text(group, version, &kind.value);
-                }
+                self.explain(version_text(&api_version.value, &kind.value));
             }
             Decision::NotAPolicy => {
                 let wanted = match self.purpose {
@@ -403,7 +414,15 @@ impl<'t> Load<'_, 't> {
                 let help =
                     "policies are of the groups `kyverno.io`, `policies.kyverno.io` and `admissionregistration.k8s.io`";
                 self.wrong_kind(kind.span, message, help.to_owned(), false);
+                self.explain(version_text(&api_version.value, &kind.value));
             }
+        }
+    }
+
+    /// Sets the text of `kyverno test` about the document that was dropped last.
+    fn explain(&mut self, text: String) {
+        if let Some(dropped) = self.loaded.dropped.last_mut() {
+            dropped.text = text;
         }
     }
 
@@ -499,20 +518,28 @@ impl<'t> Load<'_, 't> {
         let first = findings.diagnostics.first().and_then(|diagnostic| diagnostic.primary);
         self.loaded.diagnostics.extend(findings.diagnostics);
         if fatal && !self.item {
+            let reason = if findings.unknown {
+                Refusal::UnknownField
+            } else {
+                Refusal::Undecodable
+            };
             if self.loaded.refused.is_none() {
                 self.loaded.unknown_fields = findings.unknown_paths;
+                self.loaded.undecodable = Some(format!("{api_version}, Kind={kind}"));
             }
-            refuse(self.loaded, Refusal::UnknownField, first.unwrap_or(origin.span));
+            refuse(self.loaded, reason, first.unwrap_or(origin.span));
         }
         let has_rules = matches!(known, Known::GeneratingPolicy { .. });
         match decoded.filter(|_| !wrong) {
             Some(any) => any.add(self.loaded),
             None => {
-                let text = schema_text(findings.schema_problems, (api_version, kind, &name), has_rules);
+                let text = metadata_text(node).unwrap_or_else(|| {
+                    let mut problems = violations_of_metadata(node, known.is_namespaced());
+                    problems.extend(findings.schema_problems);
+                    schema_text(problems, (api_version, kind, &name), has_rules)
+                });
                 drop_document(self.loaded, self.purpose, kind.to_owned(), name, origin);
-                if let Some(dropped) = self.loaded.dropped.last_mut() {
-                    dropped.text = text;
-                }
+                self.explain(text);
             }
         }
     }
@@ -554,6 +581,7 @@ fn schema_text(
         problems.retain(|problem| problem.kind != SchemaProblemKind::Rule);
     }
     let mut messages: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
+    defer_missing(&mut messages);
     if rules_are_blocked {
         messages.push(
             "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; \
@@ -569,20 +597,148 @@ fn schema_text(
     format!("failed to validate resource ({kind}.{group} {name:?} is invalid: {problems})")
 }
 
-/// The message of `kyverno test` about an unknown version of a kind.
-fn version_text(group: &str, version: &str, kind: &str) -> String {
-    let versions: &[&str] = match group {
-        "policies.kyverno.io" => &["v1alpha1", "v1beta1", "v1"],
-        "kyverno.io" => &["v1", "v1beta1", "v2alpha1", "v2beta1", "v2"],
-        _ => return String::new(),
+/// Moves messages about missing fields behind all others about the same object, as the validation reports them.
+fn defer_missing(messages: &mut Vec<String>) {
+    const MISSING: &str = ": Required value";
+    let owner = |message: &str| {
+        let path = message.strip_suffix(MISSING)?;
+        Some(path.rsplit_once('.').map_or("", |(owner, _)| owner).to_owned())
     };
-    let problem = if versions.contains(&version) {
-        format!("kind {kind} not found in {group}/{version} groupversion")
+    let mut missing: Vec<String> = Vec::new();
+    messages.retain(|message| {
+        let deferred = owner(message).is_some_and(|owner| !owner.is_empty());
+        if deferred {
+            missing.push(message.clone());
+        }
+        !deferred
+    });
+    missing.sort();
+    // The innermost objects come first.
+    missing.sort_by_key(|message| std::cmp::Reverse(message.matches(['.', '[']).count()));
+    for message in missing {
+        let owner = owner(&message).unwrap_or_default();
+        let about = |other: &String| {
+            let path = other.strip_prefix("<nil>: Invalid value: \"\": \"").unwrap_or(other);
+            let rest = path.strip_prefix(owner.as_str());
+            rest.is_some_and(|rest| rest.starts_with(['.', '[', ':', '"']))
+        };
+        let at = messages.iter().rposition(about).map_or_else(
+            || {
+                let later = messages
+                    .iter()
+                    .position(|other| !other.starts_with('<') && *other > message);
+                later.unwrap_or(messages.len())
+            },
+            |last| last + 1,
+        );
+        messages.insert(at, message);
+    }
+}
+
+/// The message of `kyverno test` about metadata that Go cannot decode; `None` if it can.
+fn metadata_text(node: Node<'_>) -> Option<String> {
+    let metadata = node.get("metadata").filter(|metadata| !metadata.is_null())?;
+    let word = |node: Node<'_>| match node.kind() {
+        Kind::Bool(_) => "bool",
+        Kind::Int(_) | Kind::Uint(_) | Kind::Float(_) => "number",
+        Kind::Str(_) => "string",
+        Kind::Seq(_) => "array",
+        Kind::Map(_) => "object",
+        Kind::Null => "null",
+    };
+    let failed = |problem: String| Some(format!("failed to parse document (json: cannot unmarshal {problem})"));
+    let Some(entries) = metadata.as_map() else {
+        return failed(format!("{} into Go value of type v1.ObjectMeta", word(metadata)));
+    };
+    let mut entries: Vec<_> = entries.iter().filter(|entry| !entry.value.is_null()).collect();
+    entries.sort_by_key(|entry| entry.key);
+    for entry in entries {
+        let field = |node: Node<'_>, wanted: &str| {
+            failed(format!(
+                "{} into Go struct field ObjectMeta.{} of type {wanted}",
+                word(node),
+                entry.key
+            ))
+        };
+        match (entry.key, entry.value.as_map()) {
+            ("labels" | "annotations", None) => return field(entry.value, "map[string]string"),
+            ("labels" | "annotations", Some(texts)) => {
+                let mut texts: Vec<_> = texts.iter().collect();
+                texts.sort_by_key(|text| text.key);
+                let mut wrong = texts.iter().map(|text| text.value);
+                if let Some(value) = wrong.find(|value| !value.is_null() && value.as_str().is_none()) {
+                    return field(value, "string");
+                }
+            }
+            ("name" | "namespace" | "generateName" | "uid" | "resourceVersion" | "selfLink", _)
+                if entry.value.as_str().is_none() =>
+            {
+                return field(entry.value, "string");
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The violations of the API server's rules for names and namespaces, with its messages.
+fn violations_of_metadata(node: Node<'_>, namespaced: bool) -> Vec<SchemaProblem> {
+    let mut found = Vec::new();
+    let mut add = |message: String| {
+        found.push(SchemaProblem {
+            kind: SchemaProblemKind::Value,
+            message,
+        });
+    };
+    let (name, namespace) = (member(node, "name"), member(node, "namespace"));
+    let mut problems = Vec::new();
+    if name.is_empty() && member(node, "generateName").is_empty() {
+        add("metadata.name: Required value: name or generateName is required".to_owned());
+    } else if !name.is_empty() {
+        subdomain_problems(&name, "characters", &mut problems);
+        for problem in problems.drain(..) {
+            add(format!("metadata.name: Invalid value: {}: {problem}", quote(&name)));
+        }
+    }
+    if namespaced && !namespace.is_empty() {
+        dns1123_problems(&namespace, &mut problems);
+        for problem in problems.drain(..) {
+            add(format!(
+                "metadata.namespace: Invalid value: {}: {problem}",
+                quote(&namespace)
+            ));
+        }
+    }
+    found
+}
+
+/// The message of `kyverno test` about an unknown version or kind.
+fn version_text(api_version: &str, kind: &str) -> String {
+    let (group, version) = parse_api_version(api_version);
+    let served = Discovery::kubernetes();
+    let is_known = KNOWN_VERSIONS.contains(&api_version)
+        || served
+            .iter()
+            .any(|resource| resource.group == group && resource.version == version);
+    let problem = if is_known {
+        format!("kind {kind} not found in {api_version} groupversion")
     } else {
-        format!("failed to locate OpenAPI spec for GV: {group}/{version}")
+        format!("failed to locate OpenAPI spec for GV: {api_version}")
     };
     format!("failed to parse document (failed to retrieve validator: {problem})")
 }
+
+/// The versions of Kyverno's groups for which its command line has schemas.
+const KNOWN_VERSIONS: [&str; 8] = [
+    "kyverno.io/v1",
+    "kyverno.io/v1beta1",
+    "kyverno.io/v2alpha1",
+    "kyverno.io/v2beta1",
+    "kyverno.io/v2",
+    "policies.kyverno.io/v1alpha1",
+    "policies.kyverno.io/v1beta1",
+    "policies.kyverno.io/v1",
+];
 
 /// The API server's errors about names, labels and annotations, with their locations.
 fn metadata_problems(node: Node<'_>, file: FileId, namespaced: bool) -> Vec<(Span, String)> {

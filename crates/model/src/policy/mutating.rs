@@ -11,7 +11,7 @@ use super::{
     match_constraints::MatchConstraints,
     parts::{
         AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, Variable, enabled, pod_controllers, switch,
-        timeout_seconds, unique,
+        timeout_seconds, unique_names,
     },
     scoped::{PolicySpec, ScopedPolicy},
     validating::POD_CONTROLLERS,
@@ -114,15 +114,10 @@ impl PolicySpec for MutatingPolicySpec {
             ("spec.targetMatchConditions", &target_match_conditions),
         ] {
             let names = conditions.iter().map(|condition| &condition.name);
-            unique(
-                fields.decoder(),
-                list,
-                names.map(|name| (name.value.as_str(), name.span)),
-            );
+            unique_names(fields.decoder(), list, names);
         }
         let names = variables.iter().map(|variable| &variable.name);
-        let names = names.map(|name| (name.value.as_str(), name.span));
-        unique(fields.decoder(), "spec.variables", names);
+        unique_names(fields.decoder(), "spec.variables", names);
         let spec = Self {
             match_constraints,
             match_conditions,

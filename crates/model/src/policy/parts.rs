@@ -309,12 +309,14 @@ pub(super) const VALIDATION_ACTIONS: [(&str, ValidationAction); 3] = [
     ("Audit", ValidationAction::Audit),
 ];
 
-/// The operators of conditions in the newer schemas.
-const OPERATORS: [&str; 14] = [
+/// The operators of conditions in the order of the schemas; the newer ones lack `In` and `NotIn`.
+const OPERATORS: [&str; 16] = [
     "Equals",
     "NotEquals",
+    "In",
     "AnyIn",
     "AllIn",
+    "NotIn",
     "AnyNotIn",
     "AllNotIn",
     "GreaterThanOrEquals",
@@ -333,10 +335,10 @@ pub(super) fn conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Optio
 }
 
 /// Like [`conditions`], with the two further operators of older schemas, and with other fields next to `any` and `all`
-/// if the schema permits them.
+/// if the schema permits them: upstream's loader fails on them later.
 pub(super) fn conditions_of<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, old: bool, others: bool) -> Option<Subtree> {
-    let more: &[&str] = if old { &["In", "NotIn"] } else { &[] };
-    let words: Vec<(&'static str, ())> = OPERATORS.iter().chain(more).map(|word| (*word, ())).collect();
+    let accepted = |word: &&&str| old || !["In", "NotIn"].contains(*word);
+    let words: Vec<(&'static str, ())> = OPERATORS.iter().filter(accepted).map(|word| (*word, ())).collect();
     let mut fields = decoder.fields(node)?;
     for name in ["any", "all"] {
         fields.list(name, |decoder, node| {
@@ -350,6 +352,13 @@ pub(super) fn conditions_of<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, old: 
     }
     if !others {
         fields.finish();
+    } else if let Some(entry) = node
+        .as_map()
+        .and_then(|map| map.iter().find(|entry| !["any", "all"].contains(&entry.key)))
+    {
+        let message = format!("`{}` has `{}` next to `any` and `all`", decoder.path(), entry.key);
+        let diagnostic = Diagnostic::at(Code::UnknownField, decoder.key_span(&entry), message);
+        decoder.unreadable(diagnostic);
     }
     decoder.subtree(node)
 }

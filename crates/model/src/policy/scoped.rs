@@ -31,13 +31,19 @@ impl<S: PolicySpec> ScopedPolicy<S> {
         S::KINDS[usize::from(self.namespaced)]
     }
 
+    /// The namespace of the policy; empty if it has none. Kyverno's compilers look at it and not at the kind, which
+    /// differ only where no API server has seen the policy.
+    pub fn namespace(&self) -> &str {
+        let namespace = self.metadata.namespace.as_ref();
+        namespace.map_or("", |namespace| namespace.value.as_str())
+    }
+
     /// The policy's identity.
     pub fn id(&self) -> PolicyId {
-        let namespace = self.metadata.namespace.as_ref().filter(|_| self.namespaced);
         PolicyId {
             group: S::GROUP,
             kind: self.kind(),
-            namespace: namespace.map(|namespace| namespace.value.clone()).unwrap_or_default(),
+            namespace: self.namespace().to_owned(),
             name: self.metadata.name.value.clone(),
         }
     }

@@ -213,3 +213,14 @@ fn document(node: &Node<'_>) -> Document {
     node.write(&mut out);
     out.finish()
 }
+
+/// Whether a schema has rules at any level.
+pub(super) fn any(schema: Value<'_>) -> bool {
+    let own = schema.get("x-kubernetes-validations").and_then(Value::as_list);
+    let below = schema.get("properties").and_then(Value::as_map);
+    own.is_some_and(|rules| !rules.is_empty())
+        || below.into_iter().flat_map(|all| all.iter()).any(|(_, own)| any(own))
+        || ["items", "additionalProperties"]
+            .iter()
+            .any(|field| schema.get(field).is_some_and(any))
+}

@@ -45,8 +45,8 @@ pub(super) fn stateful_set_strategy(node: &mut Node<'_>) {
 
 pub(super) fn stateful_set(node: &mut Node<'_>) {
     for claim in node.list_mut("volumeClaimTemplates") {
-        set_if_empty(claim, "apiVersion", "v1");
-        set_if_empty(claim, "kind", "PersistentVolumeClaim");
+        claim.set("apiVersion", "v1");
+        claim.set("kind", "PersistentVolumeClaim");
     }
 }
 

@@ -26,6 +26,42 @@ pub(super) fn create(node: &mut Node<'_>, now: &str) {
     app_armor(node);
 }
 
+/// What a status update keeps of the stored pod.
+pub(super) fn status(node: &mut Node<'_>, old: &Node<'_>) {
+    let metadata = node.child("metadata");
+    metadata.remove("deletionTimestamp");
+    metadata.remove("ownerReferences");
+    if let Some(owners) = old.at(&["metadata", "ownerReferences"]) {
+        metadata.set("ownerReferences", owners.to_owned());
+    }
+    let status = node.child("status");
+    for field in ["qosClass", "observedGeneration"] {
+        let value = old.at(&["status", field]).cloned();
+        if let (Some(value), true) = (value, status.get(field).is_none_or(Node::is_empty)) {
+            status.set(field, value.to_owned());
+        }
+    }
+    keep_condition_generations(status, old);
+}
+
+/// Conditions without a generation keep that of the stored condition of their type, in order.
+fn keep_condition_generations(status: &mut Node<'_>, old: &Node<'_>) {
+    let stored = old.get("status").map_or(&[][..], |status| status.list("conditions"));
+    let mut used = vec![false; stored.len()];
+    for condition in status.list_mut("conditions") {
+        let same = |at: &usize| !used[*at] && stored[*at].str("type") == condition.str("type");
+        let Some(at) = (0..stored.len()).find(same) else {
+            continue;
+        };
+        used[at] = true;
+        if condition.int("observedGeneration").unwrap_or(0) == 0
+            && let Some(generation) = stored[at].int("observedGeneration")
+        {
+            condition.set("observedGeneration", generation);
+        }
+    }
+}
+
 /// Sum of the positive amounts of each of `cpu` and `memory`.
 #[derive(Default)]
 struct Totals {
@@ -55,7 +91,7 @@ impl Totals {
     }
 }
 
-fn quality_of_service(spec: &Node<'_>) -> &'static str {
+pub(crate) fn quality_of_service(spec: &Node<'_>) -> &'static str {
     let (mut requests, mut limits) = (Totals::default(), Totals::default());
     let mut guaranteed = true;
     if let Some(resources) = spec.get("resources") {

@@ -222,12 +222,20 @@ fn node_ports(spec: &mut Node<'_>) -> Result<(), Vec<Cause>> {
     if needs_node_port(spec) {
         let allocate = spec.str("type") == "NodePort" || spec.bool("allocateLoadBalancerNodePorts");
         let mut given: Vec<(i64, i64)> = Vec::new();
+        let numbers = |port: &Node<'_>| (port.int("port").unwrap_or(0), port.int("nodePort").unwrap_or(0));
+        let requested: Vec<(i64, i64)> = spec
+            .list("ports")
+            .iter()
+            .map(numbers)
+            .filter(|(_, node)| *node != 0)
+            .collect();
         for (index, port) in spec.list_mut("ports").iter_mut().enumerate() {
             let own = port.int("port").unwrap_or(0);
             match port.int("nodePort").unwrap_or(0) {
                 0 if allocate => {
-                    // One number serves both protocols of a port.
-                    let known = given.iter().find(|(known, _)| *known == own).map(|(_, number)| *number);
+                    // One number serves both protocols of a port; a later entry may request it.
+                    let mut candidates = given.iter().chain(&requested);
+                    let known = candidates.find(|(known, _)| *known == own).map(|(_, number)| *number);
                     let last = given.iter().map(|(_, number)| *number).max();
                     let number = known.unwrap_or(last.unwrap_or(NO_PORT) + 1);
                     port.set("nodePort", number);

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Kinds whose updates must name the version that they replace.
-const CONDITIONAL: &[&str] = &[
+pub(super) const CONDITIONAL: &[&str] = &[
     "APIService",
     "CSIDriver",
     "CSINode",
@@ -123,9 +123,15 @@ pub(super) fn custom(
 }
 
 /// Keeps the values that the server set when the object was created.
-fn keep_metadata(node: &mut Node<'_>, old: &Node<'_>) {
+pub(super) fn keep_metadata(node: &mut Node<'_>, old: &Node<'_>) {
     let metadata = node.child("metadata");
-    for field in ["uid", "creationTimestamp", "generation"] {
+    // An identity that a policy has set is rejected by validation.
+    if metadata.str("uid").is_empty()
+        && let Some(value) = old.at(&["metadata", "uid"])
+    {
+        metadata.set("uid", value.to_owned());
+    }
+    for field in ["creationTimestamp", "generation"] {
         metadata.remove(field);
         if let Some(value) = old.at(&["metadata", field]) {
             metadata.set(field, value.to_owned());
@@ -135,8 +141,25 @@ fn keep_metadata(node: &mut Node<'_>, old: &Node<'_>) {
     metadata.remove("selfLink");
 }
 
-/// Compares identity and version with the stored object.
-fn preconditions(
+/// Compares the identity that a client sent with that of the stored object, before any mutation.
+pub(crate) fn identity(resource: &str, node: &Node<'_>, old: &Node<'_>) -> Result<(), Refused> {
+    let text = |node: &Node<'_>, field: &str| node.at(&["metadata", field]).map_or("", Node::as_str).to_owned();
+    let (sent, stored) = (text(node, "uid"), text(old, "uid"));
+    if sent.is_empty() || sent == stored {
+        return Ok(());
+    }
+    Err(Refused::new(
+        Stage::Conflict,
+        format!(
+            "Operation cannot be fulfilled on {resource} \"{}\": Precondition failed: UID in precondition: {sent}, UID in \
+             object meta: {stored}",
+            text(node, "name")
+        ),
+    ))
+}
+
+/// Compares the version with that of the stored object.
+pub(super) fn preconditions(
     resource: &str,
     api_version: &str,
     conditional: bool,
@@ -151,10 +174,6 @@ fn preconditions(
             format!("Operation cannot be fulfilled on {resource} \"{name}\": {message}"),
         ))
     };
-    let id = text(node, "uid");
-    if !id.is_empty() && id != text(old, "uid") {
-        return conflict("Precondition failed: UID in precondition does not match");
-    }
     let version = text(node, "resourceVersion");
     if version.is_empty() {
         if conditional {
@@ -234,7 +253,7 @@ fn type_dependent_fields(node: &mut Node<'_>, old: &Node<'_>) {
 }
 
 fn template_generation(served: Served, node: &mut Node<'_>, old: &Node<'_>) {
-    const KEY: &str = "deprecated.daemonset.template.generation";
+    const KEY: &str = super::TEMPLATE_GENERATION;
     let before = old
         .at(&["metadata", "annotations", KEY])
         .map_or(1, |own| own.as_str().parse().unwrap_or(1_i64));
@@ -249,7 +268,7 @@ fn differs(served: Served, node: &Node<'_>, old: &Node<'_>, path: &[&str]) -> bo
     write(node).root().at(path) != write(old).root().at(path)
 }
 
-fn count_generation(served: Served, node: &mut Node<'_>, old: &Node<'_>) {
+pub(super) fn count_generation(served: Served, node: &mut Node<'_>, old: &Node<'_>) {
     if !super::GENERATIONS.contains(&served.kind) || served.kind == "PriorityClass" {
         return;
     }

@@ -22,14 +22,16 @@ fn job(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     generated_selector(checker, node, spec, path);
     let path_of_spec = path.field("spec");
     job_spec(checker, spec, &path_of_spec);
-    let Some(selector) = spec.get("selector") else {
-        checker.required(&path_of_spec.field("selector"), "");
-        return;
-    };
-    meta::selector(checker, selector, &path_of_spec.field("selector"));
     let empty = Node::EMPTY;
     let labels = spec.at(&["template", "metadata", "labels"]).unwrap_or(&empty);
-    if meta::matches(selector, labels) == Some(false) {
+    let matches = if let Some(selector) = spec.get("selector") {
+        meta::selector(checker, selector, &path_of_spec.field("selector"));
+        meta::matches(selector, labels)
+    } else {
+        checker.required(&path_of_spec.field("selector"), "");
+        Some(false)
+    };
+    if matches == Some(false) {
         let at = path_of_spec.field("template");
         checker.invalid(
             &at.field("metadata").field("labels"),
@@ -63,27 +65,25 @@ fn generated_selector(checker: &mut Checker<'_>, node: &Node<'_>, spec: &Node<'_
     let labels = at.field("template");
     let labels = labels.field("metadata");
     let labels = labels.field("labels");
-    for (key, wanted) in [
+    let generated = [
         ("controller-uid", id),
         ("job-name", name),
         ("batch.kubernetes.io/controller-uid", id),
         ("batch.kubernetes.io/job-name", name),
-    ] {
+    ];
+    for (key, wanted) in generated {
         match spec.at(&["template", "metadata", "labels", key]).map(Node::as_str) {
             None => checker.required(&labels.key(key), "must be set"),
-            Some(own) if own != wanted => checker.invalid(&labels, own, &format!("must be '{wanted}'")),
+            Some(own) if own != wanted => checker.invalid(&labels.key(key), own, &format!("must be '{wanted}'")),
             Some(_) => {}
         }
     }
-    let expected = spec.get("selector").is_some_and(|selector| {
-        let own = selector.map("matchLabels");
-        selector.list("matchExpressions").is_empty()
-            && own.len() == 1
-            && own
-                .iter()
-                .any(|(key, value)| key == "batch.kubernetes.io/controller-uid" && value.as_str() == id)
-    });
-    if !expected {
+    let mut expected = Node::EMPTY;
+    for (key, wanted) in generated {
+        expected.set(key, wanted.to_owned());
+    }
+    let selector = spec.get("selector");
+    if selector.and_then(|selector| meta::matches(selector, &expected)) == Some(false) {
         checker.invalid(&at.field("selector"), "", "`selector` not auto-generated");
     }
 }

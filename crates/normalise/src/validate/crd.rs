@@ -35,15 +35,30 @@ fn definition(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
         );
     }
-    if node
+    stored_versions(checker, node, &path.field("status").field("storedVersions"));
+}
+
+fn stored_versions(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
+    let stored = node
         .get("status")
-        .is_none_or(|status| status.list("storedVersions").is_empty())
-    {
-        checker.invalid(
-            &path.field("status").field("storedVersions"),
-            "null",
-            "must have at least one stored version",
-        );
+        .map_or(&[][..], |status| status.list("storedVersions"));
+    let mut stored: Vec<&str> = stored.iter().map(Node::as_str).collect();
+    if stored.is_empty() {
+        return checker.invalid(path, "null", "must have at least one stored version");
+    }
+    let versions = node.get("spec").map_or(&[][..], |spec| spec.list("versions"));
+    for version in versions {
+        let name = version.str("name");
+        // Upstream crosses names off, so a repeated version is missing the second time.
+        match stored.iter().position(|own| *own == name) {
+            Some(at) => {
+                stored.remove(at);
+            }
+            None if version.bool("storage") => {
+                checker.invalid(path, "", &format!("must have the storage version {name}"));
+            }
+            None => {}
+        }
     }
 }
 
@@ -129,6 +144,13 @@ fn versions(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
         if version.at(&["schema", "openAPIV3Schema"]).is_none() {
             checker.required(&at.field("schema").field("openAPIV3Schema"), "");
         }
+    }
+    // The internal type also has the name of the first version by itself.
+    if let Some(first) = versions.first().map(|version| version.str("name"))
+        && !first.is_empty()
+        && !format::dns1035(first).is_empty()
+    {
+        checker.invalid(&path.field("version"), first, "a DNS-1035 label is required");
     }
     let name = |version: &Node<'_>| version.str("name").to_owned();
     if (1..versions.len()).any(|index| {

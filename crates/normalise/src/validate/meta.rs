@@ -99,7 +99,14 @@ fn metadata(checker: &mut Checker<'_>, rule: &NameRule, namespaced: bool, node: 
     if metadata.int("generation").is_some_and(|generation| generation < 0) {
         checker.invalid(&path.field("generation"), "", "must be greater than or equal to 0");
     }
-    labels(checker, metadata.map("labels"), &path.field("labels"));
+    let at = path.field("labels");
+    for label in metadata.map("labels") {
+        // A namespace gets the label for a generated name after validation.
+        let is_late = label.0 == "kubernetes.io/metadata.name" && label.1.as_str() == name && !prefix.is_empty();
+        if !is_late {
+            labels(checker, std::slice::from_ref(label), &at);
+        }
+    }
     annotations(checker, metadata.map("annotations"), &path.field("annotations"));
     owners(
         checker,

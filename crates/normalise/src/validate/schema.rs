@@ -14,34 +14,53 @@ pub(super) fn root(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) 
     if node.bool("nullable") {
         checker.forbidden(&path.field("nullable"), "nullable cannot be true at the root");
     }
-    let any = node.bool("x-kubernetes-preserve-unknown-fields");
-    match node.str("type") {
-        "" if !node.bool("x-kubernetes-int-or-string") && !any => {
-            checker.required(&path.field("type"), "must not be empty at the root");
+    let structural = is_structural(node);
+    if structural {
+        match node.str("type") {
+            "" => checker.required(&path.field("type"), "must not be empty at the root"),
+            "object" => {}
+            other => checker.invalid(&path.field("type"), other, "must be object at the root"),
         }
-        "" => checker.required(&path.field("type"), "must not be empty at the root"),
-        "object" => {}
-        other => checker.invalid(&path.field("type"), other, "must be object at the root"),
+        if node.has("additionalProperties") {
+            checker.forbidden(&path.field("additionalProperties"), "must not be used at the root");
+        }
     }
-    if node.has("additionalProperties") {
-        checker.forbidden(&path.field("additionalProperties"), "must not be used at the root");
-    }
-    schema(checker, node, path, true);
+    let position = Position { top: true, structural };
+    schema(checker, node, path, position);
 }
 
-fn schema(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>, top: bool) {
-    for (field, name) in [
-        ("definitions", "definitions"),
-        ("dependencies", "dependencies"),
-        ("id", "id"),
-        ("patternProperties", "patternProperties"),
-        ("$ref", "$ref"),
-    ] {
-        if node
-            .get(field)
-            .is_some_and(|value| field == "$ref" || !value.is_empty())
-        {
-            checker.forbidden(&path.field(field), &format!("{name} is not supported"));
+/// Fields that no schema may have.
+const UNSUPPORTED: &[&str] = &["definitions", "dependencies", "id", "patternProperties", "$ref"];
+
+fn is_used(node: &Node<'_>, field: &str) -> bool {
+    node.get(field)
+        .is_some_and(|value| field == "$ref" || !value.is_empty())
+}
+
+/// Whether upstream can build a structural schema, and so checks its structure.
+fn is_structural(node: &Node<'_>) -> bool {
+    let own = !UNSUPPORTED.iter().any(|field| is_used(node, field))
+        && node.get("x-kubernetes-preserve-unknown-fields") != Some(&Node::Bool(false))
+        && !matches!(node.get("items"), Some(Node::List(_)));
+    own && node.map("properties").iter().all(|(_, own)| is_structural(own))
+        && ["items", "additionalProperties"]
+            .iter()
+            .all(|field| node.get(field).is_none_or(is_structural))
+}
+
+/// Where a schema is.
+#[derive(Clone, Copy)]
+struct Position {
+    /// At the root of the definition.
+    top: bool,
+    /// In a definition whose structure is checked.
+    structural: bool,
+}
+
+fn schema(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>, position: Position) {
+    for field in UNSUPPORTED {
+        if is_used(node, field) {
+            checker.forbidden(&path.field(field), &format!("{field} is not supported"));
         }
     }
     if node.bool("uniqueItems") {
@@ -50,7 +69,11 @@ fn schema(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>, top: bool
             "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
         );
     }
-    structure(checker, node, path, top);
+    types(checker, node, path);
+    if position.structural {
+        structure(checker, node, path, position.top);
+    }
+    let below = Position { top: false, ..position };
     extensions(checker, node, path);
     rules(checker, node, path);
     if let Some(more) = node.get("additionalProperties") {
@@ -67,15 +90,15 @@ fn schema(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>, top: bool
             );
         }
         if let Node::Map(_) = more {
-            schema(checker, more, &path.field("additionalProperties"), false);
+            schema(checker, more, &path.field("additionalProperties"), below);
         }
     }
     for (name, own) in node.map("properties") {
         let at = path.field("properties");
-        schema(checker, own, &at.key(name), false);
+        schema(checker, own, &at.key(name), below);
     }
     match node.get("items") {
-        Some(items @ Node::Map(_)) => schema(checker, items, &path.field("items"), false),
+        Some(items @ Node::Map(_)) => schema(checker, items, &path.field("items"), below),
         Some(Node::List(_)) => {
             checker.forbidden(&path.field("items"), "items must be a schema object and not an array");
         }
@@ -83,16 +106,20 @@ fn schema(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>, top: bool
     }
 }
 
+fn types(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
+    const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
+    let kind = node.str("type");
+    if !kind.is_empty() && !TYPES.contains(&kind) {
+        checker.unsupported(&path.field("type"), kind, TYPES);
+    }
+}
+
 /// Every value below the root needs a type.
 fn structure(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>, top: bool) {
-    const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
     let kind = node.str("type");
     let free = node.bool("x-kubernetes-int-or-string") || node.bool("x-kubernetes-preserve-unknown-fields");
     if kind.is_empty() && !top && !free {
         checker.required(&path.field("type"), "must not be empty for specified object fields");
-    }
-    if !kind.is_empty() && !TYPES.contains(&kind) {
-        checker.unsupported(&path.field("type"), kind, TYPES);
     }
     if kind == "array" && !node.has("items") {
         checker.required(&path.field("items"), "must be specified");
@@ -109,6 +136,15 @@ fn structure(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>, top: b
             &path.field("type"),
             kind,
             "must be object if x-kubernetes-embedded-resource is true",
+        );
+    }
+    if node.bool("x-kubernetes-embedded-resource")
+        && !node.bool("x-kubernetes-preserve-unknown-fields")
+        && node.map("properties").is_empty()
+    {
+        checker.required(
+            &path.field("properties"),
+            "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields",
         );
     }
 }
@@ -199,6 +235,10 @@ fn rules(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
                 "may not be set if oldSelf is not used in rule",
             );
         }
+        let target = rule.str("fieldPath");
+        if !target.trim().is_empty() && !is_field(node, target) {
+            checker.invalid(&at.field("fieldPath"), target, "must be a valid path");
+        }
         let expression = rule.str("messageExpression");
         if !expression.is_empty() && expression.trim().is_empty() {
             checker.required(
@@ -207,4 +247,34 @@ fn rules(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             );
         }
     }
+}
+
+/// Whether a path such as `.spec['a.b'].c` leads to a field of a schema.
+fn is_field(schema: &Node<'_>, path: &str) -> bool {
+    let mut rest = path;
+    let mut at = schema;
+    while !rest.is_empty() {
+        let name = if let Some(quoted) = rest.strip_prefix("['") {
+            let Some((name, after)) = quoted.split_once("']") else {
+                return false;
+            };
+            rest = after;
+            name
+        } else if let Some(after) = rest.strip_prefix('.') {
+            let end = after.find(['.', '[']).unwrap_or(after.len());
+            rest = &after[end..];
+            &after[..end]
+        } else {
+            return false;
+        };
+        let property = at.get("properties").and_then(|properties| properties.get(name));
+        let more = at
+            .get("additionalProperties")
+            .filter(|more| matches!(more, Node::Map(_)));
+        match property.or(more) {
+            Some(own) => at = own,
+            None => return false,
+        }
+    }
+    true
 }

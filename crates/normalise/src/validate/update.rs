@@ -9,6 +9,7 @@ use kyvtest_go_compat::{
 
 use super::{Checker, Path};
 use crate::{
+    Cause,
     encode::{self, Form},
     node::Node,
     table::Served,
@@ -50,6 +51,11 @@ const IMMUTABLE: &[(&str, &[&str], bool)] = &[
     ("VolumeAttributesClass", &["parameters"], true),
 ];
 
+/// Whether the values of an UPDATE are checked; those of other kinds cannot change.
+pub(super) fn revalidates(kind: &str) -> bool {
+    !matches!(kind, "PriorityClass" | "ResourceClaim" | "ResourceClaimTemplate")
+}
+
 /// Both objects, and their written forms.
 struct Pair<'n, 'a> {
     served: Served,
@@ -79,15 +85,27 @@ fn value<'d>(document: &'d Document, path: &[&str]) -> Option<Value<'d>> {
     document.root().at(path)
 }
 
+impl<'n, 'a> Pair<'n, 'a> {
+    fn new(served: Served, new: &'n Node<'a>, old: &'n Node<'a>) -> Self {
+        Self {
+            served,
+            new,
+            old,
+            new_document: encode::document(served.type_id, new, Form::Stored).0,
+            old_document: encode::document(served.type_id, old, Form::Stored).0,
+        }
+    }
+}
+
+/// Checks the changes of metadata alone.
+pub(super) fn metadata_of(checker: &mut Checker<'_>, served: Served, new: &Node<'_>, old: &Node<'_>) {
+    let (new, old) = (&new.to_owned(), &old.to_owned());
+    metadata(checker, &Pair::new(served, new, old));
+}
+
 pub(super) fn run(checker: &mut Checker<'_>, served: Served, new: &Node<'_>, old: &Node<'_>) {
     let (new, old) = (&new.to_owned(), &old.to_owned());
-    let pair = Pair {
-        served,
-        new,
-        old,
-        new_document: encode::document(served.type_id, new, Form::Stored).0,
-        old_document: encode::document(served.type_id, old, Form::Stored).0,
-    };
+    let pair = Pair::new(served, new, old);
     metadata(checker, &pair);
     for (_, path, forbidden) in IMMUTABLE.iter().filter(|(kind, _, _)| *kind == served.kind) {
         if pair.differs(path) {
@@ -106,7 +124,10 @@ pub(super) fn run(checker: &mut Checker<'_>, served: Served, new: &Node<'_>, old
         "Job" => job(checker, &pair),
         "Service" => service(checker, &pair),
         "ConfigMap" | "Secret" => immutable_data(checker, &pair),
-        "PersistentVolumeClaim" => claim(checker, &pair),
+        "PersistentVolumeClaim" => {
+            storage_class_annotation(checker, &pair);
+            claim(checker, &pair);
+        }
         "PersistentVolume" => volume(checker, &pair),
         "RoleBinding" | "ClusterRoleBinding" if pair.differs(&["roleRef"]) => {
             checker.invalid(&Path::root("roleRef"), "", "cannot change roleRef");
@@ -115,6 +136,7 @@ pub(super) fn run(checker: &mut Checker<'_>, served: Served, new: &Node<'_>, old
             checker.invalid(&Path::root("spec.attachedRequired"), "", "field is immutable");
         }
         "Node" => node(checker, &pair),
+        "CSINode" => csi_node(checker, &pair),
         _ => {}
     }
 }
@@ -130,7 +152,7 @@ fn metadata(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
         checker.invalid(&root.field("name"), &name, "field is immutable");
         checker.invalid(&root.field("name"), &name, "field is immutable");
     }
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let path = ["metadata", field];
         // Omitting the deletion timestamp does not remove it.
         if value(&pair.new_document, &path).is_some() && pair.differs(&path) {
@@ -141,7 +163,43 @@ fn metadata(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
     }
 }
 
+/// Annotations that tie a pod to a static pod or to AppArmor profiles stay as they were created.
+fn pod_annotations(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
+    const PROFILE: &str = "container.apparmor.security.beta.kubernetes.io/";
+    const MIRROR: &str = "kubernetes.io/config.mirror";
+    let path = Path::root("metadata");
+    let path = path.field("annotations");
+    let empty = Node::EMPTY;
+    let annotations = |object: &'_ Node<'_>| object.at(&["metadata", "annotations"]).unwrap_or(&empty).to_owned();
+    let (new, old) = (annotations(pair.new), annotations(pair.old));
+    // The new annotations were checked with the pod already.
+    let again = checker
+        .errors
+        .iter()
+        .filter(|cause| cause.field.starts_with("metadata.annotations["));
+    let again: Vec<Cause> = again.cloned().collect();
+    checker.errors.extend(again);
+    for (key, value) in old.entries() {
+        let kept = new.get(key).is_some_and(|own| own.same(value));
+        if !kept && key.starts_with(PROFILE) {
+            checker.forbidden(&path.key(key), "may not remove or update AppArmor annotations");
+        }
+        if !kept && key == MIRROR {
+            checker.forbidden(&path.key(key), "may not remove or update mirror pod annotation");
+        }
+    }
+    for (key, _) in new.entries().iter().filter(|(key, _)| !old.has(key)) {
+        if key.starts_with(PROFILE) {
+            checker.forbidden(&path.key(key), "may not add AppArmor annotations");
+        }
+        if key == MIRROR {
+            checker.forbidden(&path.key(key), "may not add mirror pod annotation");
+        }
+    }
+}
+
 fn pod(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
+    pod_annotations(checker, pair);
     let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else {
         return;
     };
@@ -151,8 +209,12 @@ fn pod(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
             return checker.forbidden(&path.field(field), "pod updates may not add or remove containers");
         }
         for (index, container) in new.list(field).iter().enumerate() {
-            if container.str("image").is_empty() {
+            let image = container.str("image");
+            if image.is_empty() {
                 checker.required(&path.field(field).index(index).field("image"), "");
+            } else if image.trim() != image {
+                let detail = "must not have leading or trailing whitespace";
+                checker.invalid(&path.field(field).index(index).field("image"), image, detail);
             }
         }
     }
@@ -210,6 +272,13 @@ fn pod_tolerations(checker: &mut Checker<'_>, new: &Node<'_>, old: &Node<'_>, pa
             );
         }
     }
+    // The new tolerations were checked with the pod already.
+    let again = checker
+        .errors
+        .iter()
+        .filter(|cause| cause.field.starts_with("spec.tolerations["));
+    let again: Vec<Cause> = again.cloned().collect();
+    checker.errors.extend(again);
 }
 
 fn stateful_set(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
@@ -253,25 +322,82 @@ fn job(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
             );
         }
     }
-    let mut before = old.get("template").cloned().unwrap_or(Node::EMPTY);
+    let before = old.get("template").cloned().unwrap_or(Node::EMPTY);
     let own = new.get("template").cloned().unwrap_or(Node::EMPTY);
-    if old.bool("suspend") && old.has("suspend") {
-        for field in ["labels", "annotations"] {
-            let value = own.at(&["metadata", field]).cloned().unwrap_or(Node::Null);
-            before.child("metadata").set(field, value);
-        }
-        for field in ["nodeSelector", "tolerations", "schedulingGates", "affinity"] {
-            let value = own.at(&["spec", field]).cloned().unwrap_or(Node::Null);
-            before.child("spec").set(field, value);
-        }
-    }
+    let (own, before) = (own.to_owned(), before.to_owned());
+    let suspended = old.bool("suspend");
+    let (own, before) = if suspended {
+        suspended_template(&own, before)
+    } else {
+        (own, before)
+    };
     let wrap = |template: Node<'static>| {
         let mut spec = Node::EMPTY;
         spec.set("template", template);
         spec
     };
-    if pair.specs_differ(&wrap(own.to_owned()), &wrap(before.to_owned())) {
-        checker.invalid(&path.field("template"), "", "field is immutable");
+    if pair.specs_differ(&wrap(own), &wrap(before)) {
+        let path = path.field("template");
+        let path = if suspended { path.field("spec") } else { path };
+        checker.invalid(&path, "", "field is immutable");
+    }
+}
+
+/// Both templates of a suspended job without the parts that may change: metadata, scheduling and resources.
+fn suspended_template(own: &Node<'static>, mut before: Node<'static>) -> (Node<'static>, Node<'static>) {
+    let mut own = own.clone();
+    own.set("metadata", Node::EMPTY);
+    before.set("metadata", Node::EMPTY);
+    let spec = own.child("spec").clone();
+    let old = before.child("spec");
+    for field in ["nodeSelector", "tolerations", "schedulingGates"] {
+        old.set(field, spec.get(field).cloned().unwrap_or(Node::Null));
+    }
+    match (spec.get("affinity"), old.get_mut("affinity")) {
+        (None, Some(affinity)) => {
+            affinity.remove("nodeAffinity");
+            if affinity.is_empty() {
+                old.remove("affinity");
+            }
+        }
+        (Some(affinity), _) => {
+            let nodes = affinity.get("nodeAffinity").cloned().unwrap_or(Node::Null);
+            old.child("affinity").set("nodeAffinity", nodes);
+        }
+        (None, None) => {}
+    }
+    for field in ["containers", "initContainers"] {
+        let new = spec.list(field);
+        if new.len() == old.list(field).len() {
+            for (container, own) in old.list_mut(field).iter_mut().zip(new) {
+                if container.str("name") == own.str("name") {
+                    container.set("resources", own.get("resources").cloned().unwrap_or(Node::Null));
+                }
+            }
+        }
+    }
+    (own, before)
+}
+
+/// Drivers of a node that stay may only change what they can allocate.
+fn csi_node(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
+    let drivers = |node: &Node<'_>| {
+        let spec = node.get("spec").map(Node::to_owned);
+        let drivers = spec.map_or_else(Vec::new, |spec: Node<'static>| spec.list("drivers").to_vec());
+        drivers.into_iter().map(|mut driver| {
+            driver.remove("allocatable");
+            if driver.list("topologyKeys").is_empty() {
+                driver.remove("topologyKeys");
+            }
+            driver
+        })
+    };
+    for old in drivers(pair.old) {
+        for new in drivers(pair.new).filter(|new| new.str("name") == old.str("name")) {
+            if !new.same(&old) {
+                checker.invalid(&Path::root("spec.drivers"), "", "field is immutable");
+            }
+        }
     }
 }
 
@@ -316,8 +442,29 @@ fn immutable_data(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
     }
 }
 
+const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// The annotation stays, unless the field takes over its value.
+fn storage_class_annotation(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
+    let annotation = |object: &Node<'_>| {
+        let value = object.at(&["metadata", "annotations", STORAGE_CLASS]);
+        value.map(|value| value.as_str().to_owned())
+    };
+    let class = |object: &Node<'_>| {
+        let value = object.at(&["spec", "storageClassName"]);
+        value.map(|value| value.as_str().to_owned())
+    };
+    let (new, old) = (annotation(pair.new), annotation(pair.old));
+    let is_upgrade =
+        old.is_some() && class(pair.old).is_none() && class(pair.new) == old && (new.is_none() || new == old);
+    if !is_upgrade && new.unwrap_or_default() != old.unwrap_or_default() {
+        let path = Path::root("metadata");
+        let path = path.field("annotations");
+        checker.invalid(&path.field(STORAGE_CLASS), "", "field is immutable");
+    }
+}
+
 fn claim(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
-    const ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
     let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else {
         return;
     };
@@ -328,7 +475,7 @@ fn claim(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
     if before.str("volumeName").is_empty() {
         take(&mut before, new, "volumeName");
     }
-    let annotated = pair.old.at(&["metadata", "annotations", ANNOTATION]).is_some();
+    let annotated = pair.old.at(&["metadata", "annotations", STORAGE_CLASS]).is_some();
     if !annotated && !old.has("storageClassName") && new.has("storageClassName") {
         take(&mut own, old, "storageClassName");
     }
@@ -350,13 +497,14 @@ fn claim(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
         checker.forbidden(&path, detail);
     }
     let size = |spec: &Node<'_>| {
-        spec.at(&["resources", "requests", "storage"])
-            .and_then(|size| Quantity::parse(size.as_str()).ok())
+        let size = spec.at(&["resources", "requests", "storage"]).map_or("0", Node::as_str);
+        Quantity::parse(size).ok()
     };
     let capacity = pair
         .old
         .at(&["status", "capacity", "storage"])
-        .and_then(|size| Quantity::parse(size.as_str()).ok());
+        .map_or("0", Node::as_str);
+    let capacity = Quantity::parse(capacity).ok();
     if let (Some(new), Some(old)) = (size(new), size(old))
         && new < old
         && capacity.is_some_and(|capacity| new <= capacity)
@@ -415,6 +563,13 @@ fn volume(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
 }
 
 fn node(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
+    // Taints are checked with the node and with its update.
+    let again = checker
+        .errors
+        .iter()
+        .filter(|cause| cause.field.starts_with("metadata.taints"));
+    let again: Vec<Cause> = again.cloned().collect();
+    checker.errors.extend(again);
     let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else {
         return;
     };

@@ -223,7 +223,16 @@ fn stateful_set(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             "must be greater than or equal to 0",
         );
     }
-    for (index, claim) in node.list("volumeClaimTemplates").iter().enumerate() {
+    if let Some(template) = node.get("template") {
+        stateful_template(checker, template, &path.field("template"));
+    }
+    // Claims cannot change, so only those of new objects are checked.
+    let claims = if checker.create {
+        node.list("volumeClaimTemplates")
+    } else {
+        &[]
+    };
+    for (index, claim) in claims.iter().enumerate() {
         if let Some(spec) = claim.get("spec") {
             let at = path.field("volumeClaimTemplates");
             let at = at.index(index);
@@ -232,6 +241,15 @@ fn stateful_set(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     }
     let with_claims = template_with_claims(node);
     selector_and_template(checker, with_claims.as_ref().unwrap_or(node), "statefulset", path);
+}
+
+/// Upstream checks the metadata of a stateful set's template once more, at paths without `metadata`.
+fn stateful_template(checker: &mut Checker<'_>, template: &Node<'_>, path: &Path<'_>) {
+    let Some(metadata) = template.get("metadata") else {
+        return;
+    };
+    meta::labels(checker, metadata.map("labels"), &path.field("labels"));
+    meta::annotations(checker, metadata.map("annotations"), &path.field("annotations"));
 }
 
 /// The set with the volumes that its claims add to the template, which mounts may refer to.
@@ -272,6 +290,10 @@ fn template_with_claims<'a>(node: &Node<'a>) -> Option<Node<'a>> {
 }
 
 fn revision(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
+    // The data cannot change.
+    if !checker.create {
+        return;
+    }
     match node.get("data") {
         None => checker.required(&path.field("data"), "data is mandatory"),
         Some(Node::Map(_)) => {}

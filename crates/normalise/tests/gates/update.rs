@@ -68,6 +68,7 @@ fn run(row: &Row, cluster: &Cluster) -> Result<Normalised, Refused> {
         operation: Operation::Update,
         namespace: old_namespace,
         name: row.request_name.as_deref().unwrap_or(old_name),
+        ..Request::default()
     };
     let old = Document::from_json(&row.old.to_string()).expect("a row's old object");
     let stored = stored_object(kind, (&old).into(), request, cluster)

@@ -127,6 +127,7 @@ fn check(row: &Row, cluster: &Cluster, see: See) -> Result<(), String> {
         } else {
             ""
         },
+        ..Request::default()
     };
     let document = |value: &Value| Document::from_json(&value.to_string()).expect("an object");
     let old = sent.old.as_ref().map(document);

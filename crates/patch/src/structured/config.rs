@@ -207,20 +207,49 @@ impl<'a> Input<'a> {
 
     /// `%v` of the library's wrapper.
     pub(super) fn display(self) -> String {
-        let inner = match self {
+        format!("&{{{}}}", self.inner_display())
+    }
+
+    fn inner_display(self) -> String {
+        match self {
             Self::Config(Config::Opaque(opaque)) => opaque.display.clone(),
+            Self::Config(Config::List(_)) => {
+                let items: Vec<String> = self.items().into_iter().map(Self::inner_display).collect();
+                format!("[{}]", items.join(" "))
+            }
+            Self::Config(Config::Map(_)) => {
+                let entries = self.entries().into_iter();
+                let entries: Vec<String> = entries
+                    .map(|(key, value)| format!("{key}:{}", value.inner_display()))
+                    .collect();
+                format!("map[{}]", entries.join(" "))
+            }
             input => input.data().to_go(),
-        };
-        format!("&{{{inner}}}")
+        }
     }
 
     /// `%#v` of the library's wrapper.
     pub(super) fn debug(self) -> String {
-        let inner = match self {
+        format!("&value.valueUnstructured{{Value:{}}}", self.inner_debug())
+    }
+
+    fn inner_debug(self) -> String {
+        match self {
             Self::Config(Config::Opaque(opaque)) => opaque.debug.clone(),
+            Self::Config(Config::List(items)) if items.is_empty() => "[]interface {}(nil)".to_owned(),
+            Self::Config(Config::List(_)) => {
+                let items: Vec<String> = self.items().into_iter().map(Self::inner_debug).collect();
+                format!("[]interface {{}}{{{}}}", items.join(", "))
+            }
+            Self::Config(Config::Map(_)) => {
+                let entries = self.entries().into_iter();
+                let entries: Vec<String> = entries
+                    .map(|(key, value)| format!("{}:{}", quote::quote(key), value.inner_debug()))
+                    .collect();
+                format!("map[string]interface {{}}{{{}}}", entries.join(", "))
+            }
             input => go_syntax(&input.data()),
-        };
-        format!("&value.valueUnstructured{{Value:{inner}}}")
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use kyvtest_go_compat::{
 };
 
 use super::{
-    config::{Input, Kind},
+    config::{Config, Input, Kind},
     schema::ListType,
 };
 
@@ -63,7 +63,7 @@ impl Element {
         }
         let mut fields: Vec<(String, Data)> = Vec::new();
         for key in &list.keys {
-            if let Some(value) = item.get(&key.name).map(Input::data).or_else(|| key.default.clone()) {
+            if let Some(value) = item.get(&key.name).map(key_value).or_else(|| key.default.clone()) {
                 fields.push((key.name.clone(), value));
             }
         }
@@ -92,6 +92,14 @@ impl std::fmt::Display for Element {
             }
             Self::Value(value) => write!(f, "[={}]", text(value)),
         }
+    }
+}
+
+/// The value of a key field. One that is not JSON is printed like Go's uint64, which upstream does not know either.
+fn key_value(input: Input<'_>) -> Data {
+    match input {
+        Input::Config(Config::Opaque(_)) => Data::Uint(0),
+        input => input.data(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Labels and annotations to try: what the expressions of a body name, with the texts that they compare with.
 //!
-//! This is search, not proof. Whether a label may be set at all, the match part says: whoever tries a request looks whether it
-//! still belongs where it came from.
+//! This is search, not proof. The match part decides whether a label may be set at all: after a change, the caller checks that
+//! the request still takes the path it was made for.
 
 use std::collections::BTreeSet;
 

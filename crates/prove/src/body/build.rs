@@ -13,7 +13,10 @@ use kyvtest_go_compat::{text::quantity::Quantity, value::Document};
 use kyvtest_model::kube::{self, Namespace, Operation, UserInfo, World};
 
 use self::fill::fill;
-pub(super) use self::{complete::completed, fill::ordinary};
+pub(super) use self::{
+    complete::{completed, supplied},
+    fill::ordinary,
+};
 use super::{
     formula::{Arena, Atom, Place, Step},
     request::Request,

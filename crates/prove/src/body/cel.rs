@@ -24,7 +24,7 @@ use rustc_hash::FxHashMap;
 use super::{
     formula::{Arena, Formula, Place},
     shape::{Kind, Shape},
-    value::{Lookup, Part, Result, Sym, Truth, Value, unsupported},
+    value::{Lookup, Part, Result, Steps, Sym, Truth, Value, unsupported},
 };
 
 /// How deep expressions may be.
@@ -345,8 +345,8 @@ impl Reader<'_, '_> {
             Operator::In => self.contains(a, b),
             Operator::Add => self.add(a, b),
             Operator::Subtract => self.subtract(a, b),
-            Operator::Multiply => self.arithmetic("*", a, b, i64::checked_mul),
-            Operator::Divide => self.arithmetic("/", a, b, i64::checked_div),
+            Operator::Multiply => self.multiply(a, b),
+            Operator::Divide => self.divide(a, b),
             Operator::Modulo => self.arithmetic("%", a, b, i64::checked_rem),
         }
     }
@@ -355,6 +355,37 @@ impl Reader<'_, '_> {
         match (a, b) {
             (Sym::Int(a), Sym::Int(b)) => Ok(apply(*a, *b).map_or(Value::error(), |n| Value::of(Sym::Int(n)))),
             _ => self.unknown(name, &[a.clone(), b.clone()], Shape::any()),
+        }
+    }
+}
+
+impl Reader<'_, '_> {
+    fn multiply(&mut self, a: &Sym, b: &Sym) -> Result<Value> {
+        let steps = match (a, b) {
+            (Sym::At(first), Sym::At(second)) if first == second && self.is_within(*first, 1 << 31) => {
+                Some((*first, Steps::Square))
+            }
+            (Sym::At(place), Sym::Int(factor)) | (Sym::Int(factor), Sym::At(place))
+                if *factor != 0 && factor.unsigned_abs() < 1 << 30 && self.is_within(*place, 1 << 32) =>
+            {
+                Some((*place, Steps::Times(*factor)))
+            }
+            _ => None,
+        };
+        match steps {
+            Some((place, steps)) => Ok(Value::of(Sym::Steps(place, steps))),
+            None => self.arithmetic("*", a, b, i64::checked_mul),
+        }
+    }
+
+    fn divide(&mut self, a: &Sym, b: &Sym) -> Result<Value> {
+        match (a, b) {
+            (Sym::At(place), Sym::Int(divisor))
+                if (1..1 << 30).contains(divisor) && self.is_within(*place, 1 << 32) =>
+            {
+                Ok(Value::of(Sym::Steps(*place, Steps::Over(*divisor))))
+            }
+            _ => self.arithmetic("/", a, b, i64::checked_div),
         }
     }
 }
@@ -483,9 +514,13 @@ fn describe(sym: &Sym, places: &mut Vec<Place>) -> Result<String> {
             places.push(*place);
             format!("{words:?}$")
         }
-        Sym::Length(place) => {
-            places.push(*place);
-            "length $".to_owned()
+        Sym::Length(measure) => {
+            places.push(measure.place);
+            match &measure.replaced {
+                Some((old, new)) => format!("length {old:?}->{new:?} $+{}", measure.plus),
+                None if measure.plus == 0 => "length $".to_owned(),
+                None => format!("length $+{}", measure.plus),
+            }
         }
         Sym::Quantity(super::value::Sized::At(place)) => {
             places.push(*place);

@@ -601,6 +601,34 @@ impl Arena {
         self.literal(Atom::AtMost(place, number))
     }
 
+    /// A quantity of a document is at most, or less than, a constant.
+    pub(super) fn quantity(&mut self, place: Place, amount: Amount, strict: bool) -> Formula {
+        let sign = amount.0.sign();
+        if (sign < 0 || sign == 0 && strict) && self.is_amount(place) {
+            return Formula::FALSE;
+        }
+        self.literal(Atom::Quantity(place, amount, strict))
+    }
+
+    /// Whether a place is a request or a limit of a container in an object that is being written: none is negative
+    /// (`pkg/apis/core/validation`, `ValidateResourceQuantityValue`).
+    fn is_amount(&self, place: Place) -> bool {
+        let map = match (self.step(place), self.parent(place)) {
+            (Step::Value, Some(entry)) => self.parent(entry),
+            (Step::Field(_), parent) => parent,
+            _ => None,
+        };
+        let (Some(map), Some(Inner::Quantity)) = (map, Some(&self.shape(place).inner)) else {
+            return false;
+        };
+        let of_containers = |owner: Place| match &self.shape(owner).inner {
+            Inner::Struct(found) => found.name() == "core.v1.ResourceRequirements",
+            _ => false,
+        };
+        let is_list = matches!(self.step(map), Step::Field(key) if matches!(&**key, "limits" | "requests"));
+        is_list && self.parent(map).is_some_and(of_containers) && !self.is_stored(map)
+    }
+
     pub(super) fn text(&mut self, place: Place, predicate: Predicate) -> Formula {
         // Equal questions are one atom.
         let predicate = match predicate {
@@ -640,6 +668,9 @@ impl Arena {
             return Formula::TRUE;
         }
         let body = self.reduced(body);
+        if let (1, Some(found)) = (count, self.key_is(list, bound, body)) {
+            return found;
+        }
         if body == Formula::FALSE || body == Formula::TRUE && count == 1 && self.shape(list).nonzero {
             return Formula::of(body == Formula::TRUE);
         }
@@ -671,8 +702,38 @@ impl Arena {
         self.literal(Atom::AtLeast(list, bound, body, count))
     }
 
+    /// That some entry of a map has a key that is given: the same as `in`.
+    fn key_is(&mut self, map: Place, bound: Place, body: Formula) -> Option<Formula> {
+        let &Node::Literal(atom, true) = self.look(body) else {
+            return None;
+        };
+        let atom = self.atom(atom).clone();
+        let is_key = |arena: &Self, place: Place| *arena.step(place) == Step::Key && arena.parent(place) == Some(bound);
+        match atom {
+            Atom::Text(key, Predicate::Is(text)) if is_key(self, key) => {
+                let field = self.field(map, &text);
+                Some(field.map_or(Formula::FALSE, |field| self.present(field)))
+            }
+            Atom::Same(a, b) if is_key(self, a) || is_key(self, b) => {
+                let other = if is_key(self, a) { b } else { a };
+                let kinds = self.shape(other).kinds;
+                if self.is_within(other, bound) || !kinds.is_single() || !kinds.has(Kind::Text) {
+                    return None;
+                }
+                self.has_key(map, other)
+            }
+            _ => None,
+        }
+    }
+
+    /// That a map has a text of a document as a key; `None` if no single element determines that.
+    pub(super) fn has_key(&mut self, map: Place, key: Place) -> Option<Formula> {
+        let found = self.term("has", &[map, key], Shape::of(Kind::Bool, Inner::Unknown))?;
+        Some(self.is_true(found))
+    }
+
     /// Whether a formula is about an element, or about something below it.
-    fn mentions(&self, formula: Formula, element: Place) -> bool {
+    pub(super) fn mentions(&self, formula: Formula, element: Place) -> bool {
         match self.look(formula) {
             Node::True | Node::False => false,
             Node::And(parts) | Node::Or(parts) => parts.iter().any(|part| self.mentions(*part, element)),

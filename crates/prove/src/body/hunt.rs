@@ -2,6 +2,7 @@
 //!
 //! It shares nothing with the proofs but the engines, so what it finds against a proof is an error in the proof.
 
+mod near;
 mod outside;
 mod words;
 

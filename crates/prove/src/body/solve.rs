@@ -146,9 +146,21 @@ impl<'s> Solver<'s> {
                 open.push(state);
                 continue;
             }
+            self.first_items(&mut state.model);
             return Some(state.model);
         }
         None
+    }
+
+    /// Adds the first items of lists that are never empty and about which nothing else is said.
+    fn first_items(&self, model: &mut Model) {
+        for item in self.arena.places() {
+            if let (Step::Item(0), Some(list)) = (self.arena.step(item), self.arena.parent(item))
+                && self.arena.shape(list).nonzero
+            {
+                model.elements.entry(list).or_insert_with(|| vec![item]);
+            }
+        }
     }
 
     /// Simplifies goals and assigns what they force; false if one cannot hold.

@@ -14,7 +14,7 @@ use std::{
 use kyvtest_go_compat::{
     regex::{
         Regex,
-        nfa::{Anchor, Nfa, State as Steps},
+        nfa::{Anchor, Beside, Nfa, State as Steps},
     },
     text::{case, quantity::Quantity, wildcard},
 };
@@ -57,6 +57,8 @@ pub(super) enum Predicate {
     GoUpper(Box<Predicate>),
     /// The text between two constants has the predicate.
     Between(Arc<str>, Box<Predicate>, Arc<str>),
+    /// The text with another text in place of each occurrence of a character has the predicate.
+    Replaced(char, Arc<str>, Box<Predicate>),
 }
 
 /// The syntax of quantities (`resource.ParseQuantity`), its limits on magnitude aside.
@@ -81,6 +83,7 @@ impl Predicate {
             Self::GoLower(inner) => inner.holds(&case::lower(text)),
             Self::GoUpper(inner) => inner.holds(&case::upper(text)),
             Self::Between(before, inner, after) => inner.holds(&format!("{before}{text}{after}")),
+            Self::Replaced(old, new, inner) => inner.holds(&text.replace(*old, new)),
         }
     }
 
@@ -99,6 +102,7 @@ impl Predicate {
             | Self::Upper(inner)
             | Self::GoLower(inner)
             | Self::GoUpper(inner)
+            | Self::Replaced(_, _, inner)
             | Self::Between(_, inner, _) => inner.constants(into),
             Self::Quantity => into.extend(["1", "0"].map(str::to_owned)),
             Self::Matches(_) | Self::Length(_) | Self::In(_) => {}
@@ -110,7 +114,9 @@ impl Predicate {
         match self {
             Self::In(_) | Self::PatternOf(_) | Self::Quantity => true,
             Self::Length(length) => *length <= COUNTED,
-            Self::Lower(inner) | Self::Upper(inner) | Self::Between(_, inner, _) => inner.is_regular(),
+            Self::Lower(inner) | Self::Upper(inner) | Self::Between(_, inner, _) | Self::Replaced(_, _, inner) => {
+                inner.is_regular()
+            }
             Self::GoLower(inner) | Self::GoUpper(inner) => inner.is_ascii() && inner.is_regular(),
             Self::Is(_)
             | Self::StartsWith(_)
@@ -134,6 +140,7 @@ impl Predicate {
             | Self::PatternOf(text) => text.is_ascii(),
             Self::Length(_) | Self::In(_) | Self::Quantity => true,
             Self::Between(before, inner, after) => before.is_ascii() && after.is_ascii() && inner.is_ascii(),
+            Self::Replaced(old, new, inner) => old.is_ascii() && new.is_ascii() && inner.is_ascii(),
             Self::Lower(inner) | Self::Upper(inner) => inner.is_ascii(),
             Self::Matches(_) | Self::GoLower(_) | Self::GoUpper(_) => false,
         }
@@ -161,7 +168,8 @@ fn go_upper(c: char) -> char {
 /// The automaton of a predicate.
 #[derive(Debug)]
 enum Machine {
-    Nfa(Nfa),
+    /// The flag: whether it has anchors that look at characters.
+    Nfa(Nfa, bool),
     /// Some texts: the characters that go on from each beginning of one, and whether it is one itself.
     Words(Vec<(Vec<(char, u32)>, bool)>),
     Base(Base),
@@ -170,18 +178,44 @@ enum Machine {
     GoLower(Box<Machine>),
     GoUpper(Box<Machine>),
     Between(Vec<char>, Box<Machine>, Vec<char>),
+    Replaced(char, Vec<char>, Box<Machine>),
 }
 
-/// A state: sorted states of an [`Nfa`], [`START`] among them before the first character; or the state of a base.
+/// A state: sorted states of an [`Nfa`] and a mark of what is before them, if that matters; or the state of a base.
 type State = Vec<u32>;
 
-/// Marks the state before the first character.
-const START: u32 = u32::MAX;
+/// The smallest mark. Automata have fewer states.
+const MARKS: u32 = u32::MAX - 3;
+
+/// What is before a state, as an anchor sees it.
+fn mark(before: Beside) -> u32 {
+    match before {
+        Beside::Nothing => u32::MAX,
+        Beside::Word => u32::MAX - 1,
+        Beside::LineBreak => u32::MAX - 2,
+        Beside::Other => MARKS,
+    }
+}
+
+fn before(state: &State) -> Beside {
+    let marks = [Beside::Nothing, Beside::Word, Beside::LineBreak];
+    let last = state.last().copied();
+    let known = marks.into_iter().find(|before| last == Some(mark(*before)));
+    known.unwrap_or(Beside::Other)
+}
+
+/// Anchors that depend on the character before them, the text's start aside, or on the one behind.
+const BESIDE: [Anchor; 4] = [Anchor::LineStart, Anchor::LineEnd, Anchor::Word, Anchor::NotWord];
 
 impl Machine {
+    fn of(nfa: Nfa) -> Self {
+        let looks = nfa.has(&BESIDE);
+        Self::Nfa(nfa, looks)
+    }
+
     fn new(predicate: &Predicate) -> Option<Self> {
         let quoted = |text: &str| kyvtest_go_compat::regex::quote_meta(text).into_owned();
-        let compile = |pattern: &str| Regex::new(pattern).ok()?.nfa().map(Machine::Nfa);
+        let compile = |pattern: &str| Some(Machine::of(Regex::new(pattern).ok()?.nfa()?));
         // A dot is any character, line breaks included.
         let any = "(?s:.)";
         let many = "(?s:.)*";
@@ -203,7 +237,7 @@ impl Machine {
                 pattern.push('$');
                 compile(&pattern)
             }
-            Predicate::PatternOf(constant) => Some(Machine::Nfa(patterns_of(constant))),
+            Predicate::PatternOf(constant) => Some(Machine::of(patterns_of(constant))),
             Predicate::Length(length) if *length <= COUNTED => compile(&format!("^{}", any.repeat(*length))),
             Predicate::Length(_) => None,
             Predicate::In(base) => Some(Machine::Base(*base)),
@@ -217,6 +251,11 @@ impl Machine {
                 before.chars().collect(),
                 Box::new(Machine::new(inner)?),
                 after.chars().collect(),
+            )),
+            Predicate::Replaced(old, new, inner) => Some(Machine::Replaced(
+                *old,
+                new.chars().collect(),
+                Box::new(Machine::new(inner)?),
             )),
         }
     }
@@ -243,30 +282,20 @@ impl Machine {
 
     fn start(&self) -> State {
         match self {
-            Self::Nfa(nfa) => {
-                let mut state = closure(nfa, &[0], true, false);
-                state.push(START);
-                state
-            }
+            Self::Nfa(nfa, _) => marked(closure(nfa, &[0], Beside::Nothing, None), Beside::Nothing),
             Self::Words(_) | Self::Base(_) => vec![0],
-            Self::Lower(inner) | Self::Upper(inner) | Self::GoLower(inner) | Self::GoUpper(inner) => inner.start(),
+            Self::Lower(inner)
+            | Self::Upper(inner)
+            | Self::GoLower(inner)
+            | Self::GoUpper(inner)
+            | Self::Replaced(_, _, inner) => inner.start(),
             Self::Between(before, inner, _) => before.iter().fold(inner.start(), |state, c| inner.step(&state, *c)),
         }
     }
 
     fn step(&self, state: &State, c: char) -> State {
         match self {
-            Self::Nfa(nfa) => {
-                let mut next = Vec::new();
-                for &at in state.iter().filter(|at| **at != START) {
-                    for &(low, high, to) in &nfa.states[at as usize].reads {
-                        if (low..=high).contains(&c) {
-                            next.push(to);
-                        }
-                    }
-                }
-                closure(nfa, &next, false, false)
-            }
+            Self::Nfa(nfa, looks) => read(nfa, *looks, state, c),
             Self::Words(nodes) => {
                 let next = state.first().and_then(|at| {
                     let (follows, _) = &nodes[*at as usize];
@@ -285,23 +314,28 @@ impl Machine {
             Self::GoLower(inner) => inner.step(state, go_lower(c)),
             Self::GoUpper(inner) => inner.step(state, go_upper(c)),
             Self::Between(_, inner, _) => inner.step(state, c),
+            Self::Replaced(old, new, inner) if *old == c => {
+                new.iter().fold(state.clone(), |state, c| inner.step(&state, *c))
+            }
+            Self::Replaced(_, _, inner) => inner.step(state, c),
         }
     }
 
     fn accepts(&self, state: &State) -> bool {
         match self {
-            Self::Nfa(nfa) => {
-                let at_start = state.last() == Some(&START);
-                let own: Vec<u32> = state.iter().copied().filter(|at| *at != START).collect();
-                closure(nfa, &own, at_start, true).contains(&nfa.accepting)
+            Self::Nfa(nfa, _) => {
+                let ended = closure(nfa, own(state), before(state), Some(Beside::Nothing));
+                ended.contains(&nfa.accepting)
             }
             Self::Words(nodes) => state.first().is_some_and(|at| nodes[*at as usize].1),
             Self::Base(base) => state
                 .first()
                 .is_some_and(|own| base.accepts_state(u8::try_from(*own).unwrap_or_default())),
-            Self::Lower(inner) | Self::Upper(inner) | Self::GoLower(inner) | Self::GoUpper(inner) => {
-                inner.accepts(state)
-            }
+            Self::Lower(inner)
+            | Self::Upper(inner)
+            | Self::GoLower(inner)
+            | Self::GoUpper(inner)
+            | Self::Replaced(_, _, inner) => inner.accepts(state),
             Self::Between(_, inner, after) => {
                 let last = after.iter().fold(state.clone(), |state, c| inner.step(&state, *c));
                 inner.accepts(&last)
@@ -312,10 +346,14 @@ impl Machine {
     /// Adds the characters at which the automaton begins to read differently.
     fn breaks(&self, into: &mut BTreeSet<u32>) {
         match self {
-            Self::Nfa(nfa) => {
+            Self::Nfa(nfa, looks) => {
                 for &(low, high, _) in nfa.states.iter().flat_map(|state| &state.reads) {
                     into.insert(u32::from(low));
                     into.insert(u32::from(high) + 1);
+                }
+                if *looks {
+                    breaks_at("\n_", into);
+                    breaks_at_letters(into);
                 }
             }
             Self::Words(nodes) => {
@@ -324,12 +362,8 @@ impl Machine {
                 }
             }
             Self::Base(_) => {
-                for c in "-./%_".chars() {
-                    into.extend([u32::from(c), u32::from(c) + 1]);
-                }
-                for (low, high) in [('0', '9'), ('A', 'Z'), ('a', 'z')] {
-                    into.extend([u32::from(low), u32::from(high) + 1]);
-                }
+                breaks_at("-./%_", into);
+                breaks_at_letters(into);
             }
             Self::Lower(inner) | Self::Upper(inner) | Self::GoLower(inner) | Self::GoUpper(inner) => {
                 for c in ['\u{130}', '\u{131}', '\u{17f}', '\u{212a}'] {
@@ -354,7 +388,21 @@ impl Machine {
                 }
             }
             Self::Between(_, inner, _) => inner.breaks(into),
+            Self::Replaced(old, _, inner) => {
+                into.extend([u32::from(*old), u32::from(*old) + 1]);
+                inner.breaks(into);
+            }
         }
+    }
+}
+
+fn breaks_at(characters: &str, into: &mut BTreeSet<u32>) {
+    into.extend(characters.chars().flat_map(|c| [u32::from(c), u32::from(c) + 1]));
+}
+
+fn breaks_at_letters(into: &mut BTreeSet<u32>) {
+    for (low, high) in [('0', '9'), ('A', 'Z'), ('a', 'z')] {
+        into.extend([u32::from(low), u32::from(high) + 1]);
     }
 }
 
@@ -380,8 +428,48 @@ fn patterns_of(constant: &str) -> Nfa {
     }
 }
 
-/// All states that a set reaches without reading, sorted.
-fn closure(nfa: &Nfa, from: &[u32], at_start: bool, at_end: bool) -> State {
+/// The states of a set, without its mark.
+fn own(state: &State) -> &[u32] {
+    match state.split_last() {
+        Some((last, rest)) if *last >= MARKS => rest,
+        _ => state,
+    }
+}
+
+/// A set with a mark; none has one that is empty.
+fn marked(mut state: State, before: Beside) -> State {
+    if !state.is_empty() {
+        state.push(mark(before));
+    }
+    state
+}
+
+fn read(nfa: &Nfa, looks: bool, state: &State, c: char) -> State {
+    let after = Beside::of(c);
+    let widened;
+    let from = if looks {
+        widened = closure(nfa, own(state), before(state), Some(after));
+        &widened
+    } else {
+        own(state)
+    };
+    let mut next = Vec::new();
+    for &at in from {
+        for &(low, high, to) in &nfa.states[at as usize].reads {
+            if (low..=high).contains(&c) {
+                next.push(to);
+            }
+        }
+    }
+    if looks {
+        marked(closure(nfa, &next, after, None), after)
+    } else {
+        closure(nfa, &next, Beside::Other, None)
+    }
+}
+
+/// All states that a set reaches without reading, sorted; steps that depend on an unknown next character are not taken.
+fn closure(nfa: &Nfa, from: &[u32], before: Beside, after: Option<Beside>) -> State {
     let mut seen: BTreeSet<u32> = BTreeSet::new();
     let mut open: Vec<u32> = from.to_vec();
     while let Some(at) = open.pop() {
@@ -389,12 +477,7 @@ fn closure(nfa: &Nfa, from: &[u32], at_start: bool, at_end: bool) -> State {
             continue;
         }
         for &(anchor, to) in &nfa.states[at as usize].jumps {
-            let passes = match anchor {
-                Anchor::None => true,
-                Anchor::Start => at_start,
-                Anchor::End => at_end,
-            };
-            if passes {
+            if anchor.passes(before, after) == Some(true) {
                 open.push(to);
             }
         }
@@ -541,13 +624,13 @@ fn product(machines: &[(Machine, bool)]) -> SearchResult {
 mod tests {
     use super::*;
 
-    fn all_texts() -> Vec<String> {
+    fn all_texts<const N: usize>(letters: [char; N]) -> Vec<String> {
         let mut all = vec![String::new()];
         let mut from = 0;
         for _ in 0..4 {
             let until = all.len();
             for i in from..until {
-                for c in ['a', 'b', 'A', '-', '*'] {
+                for c in letters {
                     let next = format!("{}{c}", all[i]);
                     all.push(next);
                 }
@@ -555,6 +638,14 @@ mod tests {
             from = until;
         }
         all
+    }
+
+    #[test]
+    fn anchors_within_texts_agree_with_trying_everything() {
+        let patterns = [r"\ba\b", r"\ba\B|\B-", r"-\b", "(?m)^a$", "(?m)a$", r"^\B", r"\b$", "a"];
+        let mut predicates: Vec<Predicate> = patterns.map(|text| Predicate::Matches(Arc::from(text))).to_vec();
+        predicates.push(Predicate::Length(3));
+        agree(&predicates, &all_texts(['a', '_', '-', '\n']));
     }
 
     /// Every pair of predicates with every pair of signs agrees with trying all short texts.
@@ -581,10 +672,19 @@ mod tests {
         let cased = Predicate::StartsWith(text("ab"));
         predicates.push(Predicate::Lower(Box::new(cased.clone())));
         predicates.push(Predicate::Upper(Box::new(Predicate::Is(text("AB-")))));
-        let texts = all_texts();
+        predicates.push(Predicate::Replaced('-', text(""), Box::new(Predicate::Is(text("ab")))));
+        predicates.push(Predicate::Replaced(
+            'a',
+            text("b*"),
+            Box::new(Predicate::StartsWith(text("b*b"))),
+        ));
+        agree(&predicates, &all_texts(['a', 'b', 'A', '-', '*']));
+    }
+
+    fn agree(predicates: &[Predicate], texts: &[String]) {
         let mut decided = Texts::default();
-        for first in &predicates {
-            for second in &predicates {
+        for first in predicates {
+            for second in predicates {
                 for signs in [(true, true), (true, false), (false, true), (false, false)] {
                     let query = vec![(first.clone(), signs.0), (second.clone(), signs.1)];
                     let others = ["", "a", "ab", "abb", "b-"].map(|other| (Predicate::Is(text(other)), false));

@@ -43,8 +43,8 @@ pub(super) enum Sym {
     Minus(Place, Place),
     /// A text made from a text of a document.
     Words(Place, Words),
-    /// The number of characters of a text of a document.
-    Length(Place),
+    /// The number of characters of a text.
+    Length(Measure),
     /// The number of elements of a list.
     Size(Rc<[Part]>),
     List(Rc<[Part]>),
@@ -67,9 +67,51 @@ pub(super) struct Moment {
     pub(super) plus: i64,
 }
 
+/// The number of characters of a text of a document, or of one made from it, plus a constant.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Measure {
+    pub(super) place: Place,
+    pub(super) plus: i64,
+    /// What stands in place of each occurrence of a character.
+    pub(super) replaced: Option<(char, Arc<str>)>,
+}
+
+impl Measure {
+    pub(super) fn of(place: Place) -> Self {
+        Self {
+            place,
+            plus: 0,
+            replaced: None,
+        }
+    }
+
+    /// How many characters more each occurrence of the replaced character makes.
+    pub(super) fn growth(&self) -> i64 {
+        let characters = |text: &Arc<str>| i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+        self.replaced.as_ref().map_or(0, |(_, new)| characters(new) - 1)
+    }
+
+    /// That the text has at least so many characters.
+    pub(super) fn at_least(&self, count: i64) -> Predicate {
+        let count = usize::try_from(count.saturating_sub(self.plus)).unwrap_or_default();
+        match &self.replaced {
+            Some((old, new)) if count > 0 => {
+                Predicate::Replaced(*old, Arc::clone(new), Box::new(Predicate::Length(count)))
+            }
+            _ => Predicate::Length(count),
+        }
+    }
+}
+
 /// What steps are counted in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Steps {
+    /// The square of an integer.
+    Square,
+    /// An integer multiplied by a constant, which is not 0.
+    Times(i64),
+    /// An integer divided by a positive constant.
+    Over(i64),
     /// So many nanoseconds of a duration.
     Unit(i64),
     /// Calendar years of a point in time.
@@ -126,6 +168,8 @@ pub(super) enum Edit {
     /// All letters in upper case, as Go has them.
     GoUpper,
     Between(Arc<str>, Arc<str>),
+    /// Another text in place of each occurrence of a character.
+    Replaced(char, Arc<str>),
     /// The piece at a position between separators of one character.
     Piece(Arc<str>, u32),
     /// One step of making a regular expression of a text with wildcards.
@@ -155,6 +199,7 @@ impl Words {
                 Edit::Between(before, after) => {
                     Predicate::Between(Arc::clone(before), Box::new(inner), Arc::clone(after))
                 }
+                Edit::Replaced(old, new) => Predicate::Replaced(*old, Arc::clone(new), Box::new(inner)),
                 Edit::Piece(separator, position) => match Self::of_piece(separator, *position, &inner) {
                     Some(whole) => whole,
                     None => return unsupported("a predicate on a piece of a text"),
@@ -164,21 +209,46 @@ impl Words {
         })
     }
 
+    /// The number of characters of the text; `None` if that is not modelled.
+    pub(super) fn measure(&self, place: Place) -> Option<Measure> {
+        let mut measure = Measure::of(place);
+        for edit in &self.0 {
+            match edit {
+                Edit::Lower | Edit::Upper if measure.replaced.is_none() => {}
+                Edit::Between(before, after) => {
+                    let added = before.chars().count() + after.chars().count();
+                    measure.plus += i64::try_from(added).ok()?;
+                }
+                Edit::Replaced(old, new) if self.0.len() == 1 => {
+                    measure.replaced = Some((*old, Arc::clone(new)));
+                }
+                _ => return None,
+            }
+        }
+        Some(measure)
+    }
+
     /// The text whose wildcards became a regular expression that is anchored at both ends.
     pub(super) fn wildcards(&self) -> Option<Self> {
         use Wildcards::{Any, Escaped, One};
         let made = [Escaped, Any, One].map(Edit::Wildcards);
-        let between = |before: &str, after: &str| Edit::Between(Arc::from(before), Arc::from(after));
-        let rest = self
-            .0
-            .strip_suffix([between("(?s)^", ""), between("", "$")].as_slice())?;
+        let anchored = Edit::Between(Arc::from("(?s)^"), Arc::from("$"));
+        let rest = self.0.strip_suffix([anchored].as_slice())?;
         let rest = rest.strip_suffix(made.as_slice())?;
         Some(Self(rest.to_vec()))
     }
 
     pub(super) fn then(&self, edit: Edit) -> Self {
         let mut edits = self.0.clone();
-        edits.push(edit);
+        match (edits.last_mut(), edit) {
+            // However a text is put together, it is one edit.
+            (Some(Edit::Between(before, after)), Edit::Between(further, beyond)) => {
+                *before = Arc::from(format!("{further}{before}"));
+                *after = Arc::from(format!("{after}{beyond}"));
+            }
+            (_, Edit::Between(before, after)) if before.is_empty() && after.is_empty() => {}
+            (_, edit) => edits.push(edit),
+        }
         Self(edits)
     }
 }

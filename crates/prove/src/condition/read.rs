@@ -55,7 +55,7 @@ fn object(ast: &Ast, id: ExprId) -> Option<Object> {
     }
 }
 
-/// A field of a chain of fields; optional ones count like others where `optional` is asked for.
+/// A field of a chain of fields; optional ones count like others if `optional` is set.
 fn field(ast: &Ast, id: ExprId) -> Option<(ExprId, &str, bool)> {
     match ast.expr(id) {
         Expr::Select {

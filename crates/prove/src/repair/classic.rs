@@ -114,7 +114,7 @@ impl Source<'_> {
             .webhook
             .as_ref()
             .is_some_and(|webhook| !webhook.match_conditions.is_empty());
-        let asked = if has_webhook {
+        let reviewed = if has_webhook {
             Formula::TRUE
         } else {
             let overrides = if of_rule.is_empty() { of_policy } else { of_rule };
@@ -157,7 +157,7 @@ impl Source<'_> {
             Some(action) => enforced(action),
             None => overriding(of_policy, enforced(spec.validation_failure_action)),
         };
-        Formula::all([asked, overriding(of_rule, rest)])
+        Formula::all([reviewed, overriding(of_rule, rest)])
     }
 }
 
@@ -253,7 +253,7 @@ impl At<'_> {
         }
     }
 
-    /// Whether an override names the namespace. Where it is asked whether the request is answered first, a Namespace is in
+    /// Whether an override names the namespace. When Kyverno decides whether to review a request, a Namespace is in
     /// itself; otherwise it is in none.
     fn override_names(self, entry: &FailureActionOverride, of_itself: bool) -> Formula {
         let patterns = &entry.namespaces;

@@ -49,7 +49,7 @@ impl Entries {
     }
 }
 
-/// What is asked of a label.
+/// A requirement on a label.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Need {
     pub(super) key: String,

@@ -133,7 +133,7 @@ fn grouped(entries: &[(usize, Operation, Formula, Formula)], places: &[Place], n
             }
         }
     }
-    // Objects outside of namespaces are not asked for labels of one.
+    // The labels of a namespace do not count for cluster-scoped objects.
     for (denies, item) in free {
         match groups.iter_mut().find(|group| group.denies == denies) {
             Some(group) => group.add(item),
@@ -382,7 +382,7 @@ impl Group {
     /// Which requests of the policy a formula is about.
     fn guard(&self, places: &[Place], formula: &Formula) -> String {
         let own: Vec<&Item> = self.items.iter().filter(|item| item.rest == *formula).collect();
-        // Places with the same operations are told together.
+        // Places with the same operations share a guard.
         let mut parts: Vec<(Vec<usize>, Vec<Operation>)> = Vec::new();
         for item in &own {
             let operations: Vec<Operation> = own
@@ -458,7 +458,7 @@ impl Group {
         or(texts)
     }
 
-    /// Whether a request is about one of these resources. Groups and subresources are told where they matter.
+    /// Whether a request is about one of these resources. Groups and subresources are named only if they matter.
     fn resources(&self, places: &[Place], resources: &[Resource]) -> String {
         let used = |place: usize| self.items.iter().any(|item| item.place == place);
         let others: Vec<&Place> = places

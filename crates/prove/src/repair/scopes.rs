@@ -37,7 +37,7 @@ pub struct RuleScope {
     pub others: bool,
 }
 
-/// Why a rule's requests cannot be told by a ValidatingPolicy.
+/// Why a ValidatingPolicy cannot select a rule's requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoScope {
     /// It applies to no request.
@@ -97,8 +97,8 @@ pub fn rule_scopes(
     Ok(scopes.collect())
 }
 
-/// Whether the rule would have applied to the creation of the old object of an update to which it applies, by the user whom
-/// Kyverno invents for that question: a condition on `oldObject`. `None` if that depends on the kind or cannot be told.
+/// Whether the rule would have applied to the creation of the old object of an update to which it applies, by the user that
+/// Kyverno assumes for it: a condition on `oldObject`. `None` if that depends on the kind or cannot be expressed.
 pub fn applied_before(policy: &ClassicPolicy, rule: &Rule, discovery: &Discovery) -> Option<Before> {
     let source = Source {
         policy,
@@ -115,7 +115,7 @@ pub fn applied_before(policy: &ClassicPolicy, rule: &Rule, discovery: &Discovery
         if now == Formula::FALSE {
             continue;
         }
-        // A subresource is asked about as its main resource.
+        // For a subresource, Kyverno looks at the main resource.
         let main = discovery.by_kind(&place.resource.group, &place.resource.version, &place.resource.kind);
         let main = match main {
             Some(main) if place.others.is_none() => Place {

@@ -37,7 +37,7 @@ pub(super) enum Construct {
 
 impl Construct {
     /// Its name, what it is, and the hazards that it avoids.
-    const fn told(self) -> (&'static str, &'static str, &'static [&'static str]) {
+    const fn description(self) -> (&'static str, &'static str, &'static [&'static str]) {
         match self {
             Self::OwnRules => (
                 "own-rules",
@@ -168,10 +168,10 @@ impl Steps {
         }
     }
 
-    /// All of them with those hazards that the generator runs into.
-    pub(super) fn told(&self, hazards: &BTreeSet<&'static str>) -> Vec<Step> {
+    /// All steps, each with those of its hazards that the generator's policy has.
+    pub(super) fn avoiding(&self, hazards: &BTreeSet<&'static str>) -> Vec<Step> {
         let each = self.0.iter().map(|construct| {
-            let (construct, text, avoided) = construct.told();
+            let (construct, text, avoided) = construct.description();
             let avoided = avoided.iter().copied().filter(|code| hazards.contains(code));
             Step {
                 construct,

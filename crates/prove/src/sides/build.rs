@@ -70,7 +70,8 @@ impl LoweredRules {
     }
 }
 
-/// The conditions that cannot be asked, each once. They belong to the body: the same ones decide alike on both sides.
+/// The conditions outside the decidable fragment, each once. They belong to the body: the same ones decide alike on both
+/// sides.
 pub(super) fn unreadable(texts: &[String]) -> Vec<String> {
     let mut list: Vec<String> = texts
         .iter()
@@ -82,8 +83,8 @@ pub(super) fn unreadable(texts: &[String]) -> Vec<String> {
     list
 }
 
-/// The conditions that can be asked.
-pub(super) fn asked(texts: &[String], reader: Reader) -> Vec<Condition> {
+/// The conditions of the decidable fragment.
+pub(super) fn readable(texts: &[String], reader: Reader) -> Vec<Condition> {
     texts.iter().filter_map(|text| Condition::read(text, reader)).collect()
 }
 
@@ -125,7 +126,7 @@ pub(super) fn native(target: &Target, bodies: &mut LoweredRules) -> Vec<Native> 
     policies
         .map(|(policy, texts)| Native {
             conditions: MatchConditions {
-                conditions: asked(&texts, Reader::Native),
+                conditions: readable(&texts, Reader::Native),
                 ignores_errors: policy
                     .failure_policy
                     .as_ref()
@@ -195,7 +196,7 @@ pub(super) fn classic(
         ClassicRule {
             may_fail_before: rule.preconditions.is_some() || rule.context.is_some(),
             conditions: MatchConditions {
-                conditions: asked(&texts, Reader::Classic),
+                conditions: readable(&texts, Reader::Classic),
                 ignores_errors: false,
             },
             body: bodies.number(classic_body(rule, unread)),
@@ -214,7 +215,7 @@ pub(super) fn classic(
     Kyverno::Classic(rules)
 }
 
-/// Whether a wildcard of a selector may find a key that another pair of it names: which of the two is asked then depends on
+/// Whether a wildcard of a selector may find a key that another pair of it names: which of the two is compared then depends on
 /// the order of a Go map (`pkg/engine/wildcards` upstream).
 fn is_random(block: &MatchResources) -> bool {
     let filters = std::iter::once(&block.inline).chain(&block.any).chain(&block.all);
@@ -285,7 +286,7 @@ pub(super) fn validating(
             let unread = unreadable(&texts);
             Variant {
                 conditions: MatchConditions {
-                    conditions: asked(&texts, Reader::Validating),
+                    conditions: readable(&texts, Reader::Validating),
                     ignores_errors: ignores(policy),
                 },
                 exceptions: lifting.clone(),

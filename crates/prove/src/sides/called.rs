@@ -5,7 +5,7 @@
 
 use super::{
     Facts, MatchConditions, SelectedRules,
-    build::{LoweredRules, asked, unreadable},
+    build::{self, LoweredRules, unreadable},
 };
 use crate::condition::{Reader, Tri};
 use kyvtest_kyverno::webhook::{Guard, RegisteredCondition, Webhook};
@@ -53,7 +53,7 @@ impl Called {
         for condition in webhook.match_conditions() {
             let text = condition.expression().trim().to_owned();
             let texts = std::slice::from_ref(&text);
-            let readable = asked(texts, Reader::Native);
+            let readable = build::readable(texts, Reader::Native);
             let unread = unreadable(texts);
             match called
                 .groups

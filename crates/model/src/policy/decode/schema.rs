@@ -78,6 +78,13 @@ impl Decoder<'_> {
         self.add_schema_problem(SchemaProblemKind::Structure, message);
     }
 
+    /// Records that a value has the form that the schema forbids.
+    pub(super) fn note_forbidden(&mut self, path: &str) {
+        self.schema_problem(format!(
+            "<nil>: Invalid value: \"\": \"{path}\" must not validate the schema (not)"
+        ));
+    }
+
     pub(super) fn note_unsupported(&mut self, found: &str, words: &[&str]) {
         let path = self.path();
         let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
@@ -94,8 +101,8 @@ fn schema_type(node: Node<'_>) -> &'static str {
     match node.kind() {
         Kind::Null => "null",
         Kind::Bool(_) => "boolean",
-        Kind::Int(_) | Kind::Uint(_) => "integer",
-        Kind::Float(_) => "number",
+        Kind::Int(_) => "integer",
+        Kind::Uint(_) | Kind::Float(_) => "number",
         Kind::Str(_) => "string",
         Kind::Seq(_) => "array",
         Kind::Map(_) => "object",

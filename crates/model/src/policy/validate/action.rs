@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::{has, pattern};
+use super::{has, mutate, pattern};
 use crate::policy::{Cel, Rule, Validate};
 use kyvtest_go_compat::{
     regex::Regex,
@@ -104,6 +104,16 @@ fn only_metadata(rule: &Rule) -> bool {
     if let Some(mutate) = &rule.mutate
         && let Some(patch) = mutate.node().get("patchStrategicMerge")
         && !metadata(patch)
+    {
+        return false;
+    }
+    let patches = rule
+        .mutate
+        .as_ref()
+        .and_then(|mutate| mutate.node().get("patchesJson6902"));
+    if patches
+        .and_then(Node::as_str)
+        .is_some_and(|text| !mutate::only_metadata(text))
     {
         return false;
     }

@@ -3,7 +3,7 @@
 //! Upstream counterpart: `Generation.Validate` and `GeneratePattern.Validate` in `api/kyverno/v1`, without a cluster,
 //! so that every kind counts as namespaced.
 
-use super::{Errors, json};
+use super::{Errors, has, json};
 use crate::policy::{ClassicPolicy, PolicyKind, Rule};
 use kyvtest_go_compat::{
     text::variable::has_variable,
@@ -124,9 +124,9 @@ pub(super) fn check(rule: &Rule) -> Result<(), String> {
 }
 
 /// The reason why the `generate` section of a rule cannot be decoded as an object, which `kyverno test` tries for rules
-/// without `cloneList`; `None` if it can, or if the rule has no such section.
+/// without `cloneList`; `None` if it can, or if the rule has no such section or only an empty one.
 pub fn undecodable(rule: &Rule) -> Option<String> {
-    let node = rule.generate.as_ref()?.node();
+    let node = rule.generate.as_ref().filter(|_| has(rule, "generate"))?.node();
     let is_object = !text(node, "kind").is_empty() && text(node, "apiVersion").matches('/').count() < 2;
     if kinds(node) > 0 || is_object {
         return None;

@@ -7,7 +7,7 @@ use super::{Errors, variables::without_variables};
 use crate::policy::{ClassicPolicy, Rule};
 use kyvtest_go_compat::{
     text::{quote::quote, variable::has_variable},
-    value::{Data, Document},
+    value::{Data, Document, go_json},
     yaml::{self, Items, Node},
 };
 
@@ -50,6 +50,18 @@ pub(super) fn patches(rule: &Rule, i: usize) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Whether all paths of a JSON patch are below the metadata. Upstream reads the text as JSON here: patches in YAML are not seen.
+pub(super) fn only_metadata(text: &str) -> bool {
+    let Ok(document) = go_json::read(text) else {
+        return true;
+    };
+    let patches = Data::from(document.root());
+    let patches = patches.as_list().unwrap_or_default();
+    let is_operation = |patch: &Data| *patch == Data::Null || patch.as_map().is_some();
+    let path = |patch: &Data| patch.get("path").and_then(Data::as_str).unwrap_or_default().to_owned();
+    !patches.iter().all(is_operation) || patches.iter().all(|patch| path(patch).starts_with("/metadata"))
 }
 
 /// Whether a readable JSON patch has variables in a path.

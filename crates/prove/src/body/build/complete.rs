@@ -8,7 +8,9 @@ use serde_json::{Map, Value as Json, json};
 
 use kyvtest_go_compat::{text::quantity::Quantity, value::Document};
 
-use crate::witness::Scenario;
+use kyvtest_normalise::Reason;
+
+use crate::{server::Refused, witness::Scenario};
 
 /// Returns the request with both objects completed.
 pub(in crate::body) fn completed(scenario: &Scenario) -> Scenario {
@@ -23,11 +25,48 @@ pub(in crate::body) fn completed(scenario: &Scenario) -> Scenario {
     scenario
 }
 
+/// Returns the request with what a refusal says is missing, and with other texts where it says that one is there twice; `None`
+/// if it says neither.
+pub(in crate::body) fn supplied(scenario: &Scenario, refused: &Refused) -> Option<Scenario> {
+    let mut scenario = scenario.clone();
+    let mut changed = false;
+    for object in [&mut scenario.request.object, &mut scenario.request.old_object] {
+        let mut json = object.root().to_serde();
+        for cause in &refused.errors {
+            let pointer = format!("/{}", cause.field.replace(['.', '['], "/").replace(']', ""));
+            let Some((parent, key)) = pointer.rsplit_once('/') else {
+                continue;
+            };
+            let Some(map) = json.pointer_mut(parent).and_then(Json::as_object_mut) else {
+                continue;
+            };
+            match (cause.reason, map.get(key)) {
+                (Reason::Required, None) => {
+                    let sample = if key == "path" { "/sample" } else { "sample" };
+                    map.insert(key.to_owned(), json!(sample));
+                    changed = true;
+                }
+                (Reason::Duplicate, Some(Json::String(text))) => {
+                    let other = format!("{text}-{}", pointer.bytes().filter(u8::is_ascii_digit).count());
+                    map.insert(key.to_owned(), json!(other));
+                    changed = true;
+                }
+                _ => {}
+            }
+        }
+        if changed && json.is_object() {
+            *object = Document::from(&json);
+        }
+    }
+    changed.then_some(scenario)
+}
+
 fn complete(object: &mut Json) {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     match kind.as_str() {
         "Role" | "ClusterRole" => complete_access_rules(object),
         "PersistentVolume" => complete_volume_source(object),
+        "Service" => complete_service(object),
         "PodDisruptionBudget" => {
             if let Some(spec) = object.get_mut("spec").and_then(Json::as_object_mut)
                 && let Some(number) = spec.get_mut("maxUnavailable")
@@ -52,6 +91,19 @@ fn complete_access_rules(object: &mut Json) {
             set_if_empty(rule, "apiGroups", json!([""]));
             set_if_empty(rule, "resources", json!(["pods"]));
         }
+    }
+}
+
+/// Gives a Service the type that its fields are for.
+fn complete_service(object: &mut Json) {
+    let Some(spec) = object.get_mut("spec").and_then(Json::as_object_mut) else {
+        return;
+    };
+    let balances = ["loadBalancerSourceRanges", "loadBalancerClass", "loadBalancerIP"];
+    if balances.iter().any(|field| spec.contains_key(*field)) {
+        spec.insert("type".to_owned(), json!("LoadBalancer"));
+        spec.entry("ports".to_owned()).or_insert(json!([{"port": 80}]));
+        spec.remove("clusterIP");
     }
 }
 

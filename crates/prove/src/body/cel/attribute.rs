@@ -9,12 +9,15 @@ use kyvtest_cel::{
     val::Val,
 };
 
-use super::{Reader, value};
+use super::{Reader, fold::substitute, value};
 use crate::body::{
     formula::{Formula, Place, Step},
     shape::{Inner, Kind, Shape},
     value::{Part, Result, Sym, Truth, Value, unsupported},
 };
+
+/// Below which positions elements of computed lists are told apart.
+const INDEXED: u32 = 4;
 
 /// What reading a field found.
 pub(super) enum Found {
@@ -238,20 +241,66 @@ impl<'a> Reader<'a, '_> {
                 Ok(cases)
             }
             Sym::List(parts) => {
-                let mut found = Vec::new();
-                for part in parts.iter() {
-                    match part {
-                        Part::One(Formula::TRUE, value) => found.push(value.clone()),
-                        _ => return unsupported("an index into a computed list"),
-                    }
+                let plain = parts.iter().all(|part| matches!(part, Part::One(Formula::TRUE, _)));
+                match u32::try_from(position) {
+                    Err(_) => Ok(vec![(Formula::TRUE, Found::Missing)]),
+                    Ok(position) if plain || position < INDEXED => self.nth(parts, position),
+                    Ok(_) => unsupported("a large index into a computed list"),
                 }
-                let value = usize::try_from(position).ok().and_then(|at| found.get(at).cloned());
-                Ok(vec![(Formula::TRUE, value.map_or(Found::Missing, Found::Value))])
             }
             Sym::Map(_) | Sym::Optional(_) => Ok(vec![(Formula::TRUE, Found::Missing)]),
             Sym::Error => Ok(vec![(Formula::TRUE, Found::Error)]),
             _ => Ok(vec![(Formula::TRUE, self.outside())]),
         }
+    }
+
+    /// The element of a computed list at a position, which may be in any of its parts.
+    fn nth(&mut self, parts: &[Part], position: u32) -> Result<Vec<(Formula, Found)>> {
+        let Some((part, rest)) = parts.split_first() else {
+            return Ok(vec![(Formula::TRUE, Found::Missing)]);
+        };
+        let mut cases = Vec::new();
+        // So many elements of the part are before the position.
+        let mut skips = Vec::new();
+        match part {
+            Part::One(keep, value) => {
+                if position == 0 {
+                    cases.push((*keep, Found::Value(value.clone())));
+                } else {
+                    skips.push((*keep, 1));
+                }
+                skips.push((self.arena.not(*keep), 0));
+            }
+            Part::Each {
+                outer,
+                list,
+                bound,
+                keep,
+                value,
+            } if outer.is_empty() && !self.arena.mentions(*keep, *bound) => {
+                let long = self.size_at_least(*list, position + 1)?;
+                let item = self.arena.item(*list, position);
+                let value = substitute(self.arena, value, *bound, item);
+                cases.push((self.arena.and([*keep, long]), Found::Value(value)));
+                skips.push((self.arena.not(*keep), 0));
+                for count in 0..=position {
+                    let least = self.size_at_least(*list, count)?;
+                    let more = self.size_at_least(*list, count + 1)?;
+                    let no_more = self.arena.not(more);
+                    skips.push((self.arena.and([*keep, least, no_more]), count));
+                }
+            }
+            Part::Each { .. } => return unsupported("an index into a filtered list"),
+        }
+        for (condition, count) in skips {
+            if condition == Formula::FALSE {
+                continue;
+            }
+            for (own, found) in self.nth(rest, position - count)? {
+                cases.push((self.arena.and([condition, own]), found));
+            }
+        }
+        Ok(cases)
     }
 
     fn computed(&mut self, sym: &Sym, index: NodeId) -> Result<Vec<(Formula, Found)>> {
@@ -303,12 +352,10 @@ impl<'a> Reader<'a, '_> {
             _ => return unsupported("a computed field of a structure"),
         };
         let args = [*map, key];
-        let is_there = self.arena.term("has", &args, Shape::of(Kind::Bool, Inner::Unknown));
         let found = self.arena.term("index", &args, value_shape);
-        let (Some(is_there), Some(found)) = (is_there, found) else {
+        let (Some(present), Some(found)) = (self.arena.has_key(*map, key), found) else {
             return unsupported("an index that joins two lists");
         };
-        let present = self.arena.is_true(is_there);
         let absent = self.arena.not(present);
         Ok(vec![
             (present, Found::Value(Value::of(Sym::At(found)))),

@@ -13,8 +13,9 @@ use crate::body::{
     formula::{Amount, Formula, Place, Step},
     shape::{Inner, Kind, Shape},
     text::Predicate,
-    value::{Conversion, Edit, Part, Result, Sized, Sym, Truth, Value, Wildcards, Words, unsupported},
+    value::{Conversion, Edit, Measure, Part, Result, Sized, Sym, Truth, Value, Wildcards, Words, unsupported},
 };
+use crate::language::Base;
 
 impl<'a> Reader<'a, '_> {
     pub(super) fn call(&mut self, call: &'a Call) -> Result<Value> {
@@ -103,6 +104,13 @@ impl<'a> Reader<'a, '_> {
                 self.note_conversion(args, &value, Conversion::Integer);
                 Ok(value)
             }
+            ("replace", [sym, Sym::Text(old), Sym::Text(new)]) if single(old).is_some() => {
+                let old = single(old).unwrap_or_default();
+                self.edited(sym, Edit::Replaced(old, Arc::clone(new)))
+            }
+            ("join", [Sym::At(list), rest @ ..]) if self.arena.split_of(*list).is_some() => self.joined(*list, rest),
+            ("format", [Sym::Text(format), Sym::List(values)]) => self.formatted(format, values, args),
+            ("matches", [text, Sym::Words(place, words)]) => self.matched(text, *place, words, args),
             ("lowerAscii", [sym]) => self.edited(sym, Edit::Lower),
             ("upperAscii", [sym]) => self.edited(sym, Edit::Upper),
             ("dyn", [sym]) => Ok(Value::of(sym.clone())),
@@ -338,6 +346,7 @@ impl<'a> Reader<'a, '_> {
             Sym::Text(text) => Ok(Value::text(&match edit {
                 Edit::Lower => text.to_ascii_lowercase(),
                 Edit::Upper => text.to_ascii_uppercase(),
+                Edit::Replaced(old, new) => text.replace(old, &new),
                 _ => return unsupported("a text"),
             })),
             Sym::At(place) => {
@@ -352,6 +361,98 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
+    /// The pieces of a text with another text between them.
+    fn joined(&mut self, list: Place, rest: &[Sym]) -> Result<Value> {
+        let between = match rest {
+            [] => Arc::from(""),
+            [Sym::Text(text)] => Arc::clone(text),
+            _ => return unsupported("`join` with a computed separator"),
+        };
+        match self.arena.split_of(list) {
+            Some((text, separator)) if single(&separator).is_some() => {
+                let old = single(&separator).unwrap_or_default();
+                self.edited(&Sym::At(text), Edit::Replaced(old, between))
+            }
+            _ => unsupported("`join`"),
+        }
+    }
+
+    /// `format` with one value that is a text, or an integer in plain digits.
+    fn formatted(&mut self, format: &str, values: &Rc<[Part]>, args: &[Sym]) -> Result<Value> {
+        let plain = || {
+            let (before, after) = format.split_once('%')?;
+            let verb = after.chars().next().filter(|verb| matches!(verb, 's' | 'd'))?;
+            let after = &after[1..];
+            let [Part::One(Formula::TRUE, value)] = &**values else {
+                return None;
+            };
+            (!after.contains('%')).then(|| (before, verb, after, value.clone()))
+        };
+        let Some((before, verb, after, value)) = plain() else {
+            return self.unknown("format", args, Shape::of(Kind::Text, Inner::Text(Vec::new())));
+        };
+        self.each(&value, |reader, sym| {
+            let is = |reader: &Self, place: &Place, kind: Kind| {
+                let kinds = reader.arena.shape(*place).kinds;
+                kinds.is_single() && kinds.has(kind)
+            };
+            let text = match (verb, sym) {
+                (_, Sym::Int(number)) => Value::text(&number.to_string()),
+                ('s', Sym::Text(text)) => Value::text(text),
+                ('s', Sym::Words(..)) => Value::of(sym.clone()),
+                ('s', Sym::At(place)) if is(reader, place, Kind::Text) => Value::of(sym.clone()),
+                (_, Sym::At(place)) if is(reader, place, Kind::Int) => {
+                    reader.unknown("string", std::slice::from_ref(sym), text_shape())?
+                }
+                _ => return reader.unknown("format", args, text_shape()),
+            };
+            let start = Sym::Text(Arc::from(before));
+            let whole = reader.each(&text, |reader, text| reader.surrounded(&start, text))?;
+            let end = Sym::Text(Arc::from(after));
+            reader.each(&whole, |reader, text| reader.surrounded(text, &end))
+        })
+    }
+
+    /// Two texts one after the other, of which one may be empty or an error.
+    fn surrounded(&mut self, first: &Sym, second: &Sym) -> Result<Value> {
+        let is_empty = |sym: &Sym| matches!(sym, Sym::Text(text) if text.is_empty());
+        match (first, second) {
+            (Sym::Error, _) | (_, Sym::Error) => Ok(Value::error()),
+            _ if is_empty(first) => Ok(Value::of(second.clone())),
+            _ if is_empty(second) => Ok(Value::of(first.clone())),
+            _ => self.add(first, second),
+        }
+    }
+
+    /// `matches` with an expression made from a text of letters, digits and `-`, which all stand for themselves.
+    fn matched(&mut self, text: &Sym, place: Place, words: &Words, args: &[Sym]) -> Result<Value> {
+        let kinds = |place: Place| self.arena.shape(place).kinds;
+        let is_text = match text {
+            Sym::At(at) => kinds(*at).is_single() && kinds(*at).has(Kind::Text),
+            text => matches!(text, Sym::Text(_)),
+        };
+        let plain = is_text && self.arena.shape(place).inner == Inner::Text(vec![Predicate::In(Base::DnsLabel)]);
+        let parts = match words.0.as_slice() {
+            [Edit::Between(before, after)] if plain => literal_around(before, after),
+            [] if plain => literal_around("", ""),
+            _ => None,
+        };
+        let Some((relation, before, after)) = parts else {
+            return self.unknown("matches", args, boolean());
+        };
+        let words = Words::default().then(Edit::Between(Arc::from(before), Arc::from(after)));
+        let part = if words.0.is_empty() {
+            Sym::At(place)
+        } else {
+            Sym::Words(place, words)
+        };
+        if relation == "==" {
+            let equal = self.equal(text, &part)?;
+            return Ok(Value::of(Sym::Bool(equal)));
+        }
+        self.text_relation(relation, text, &part)
+    }
+
     fn size(&mut self, sym: &Sym) -> Result<Value> {
         match sym {
             Sym::Text(text) => Ok(Value::of(Sym::Int(
@@ -359,9 +460,9 @@ impl<'a> Reader<'a, '_> {
             ))),
             Sym::List(parts) => Ok(Value::of(Sym::Size(Rc::clone(parts)))),
             Sym::Map(entries) => Ok(Value::of(Sym::Int(i64::try_from(entries.len()).unwrap_or(i64::MAX)))),
-            Sym::Words(place, words) => match words.0.as_slice() {
-                [Edit::Lower | Edit::Upper] => Ok(Value::of(Sym::Length(*place))),
-                _ => self.unknown("size", std::slice::from_ref(sym), integer()),
+            Sym::Words(place, words) => match words.measure(*place) {
+                Some(measure) => Ok(Value::of(Sym::Length(measure))),
+                None => self.unknown("size", std::slice::from_ref(sym), integer()),
             },
             Sym::At(place) => {
                 let place = *place;
@@ -370,7 +471,7 @@ impl<'a> Reader<'a, '_> {
                 }
                 let mut cases = Vec::new();
                 let is_text = self.arena.is_kind(place, Kind::Text);
-                cases.push((is_text, Sym::Length(place)));
+                cases.push((is_text, Sym::Length(Measure::of(place))));
                 let is_list = self.arena.is_kind(place, Kind::List);
                 let is_map = self.arena.is_kind(place, Kind::Map);
                 let sized = self.arena.or([is_list, is_map]);
@@ -501,6 +602,29 @@ pub(super) const TYPE: &str = "type ";
 /// The characters of texts with wildcards that regular expressions read otherwise.
 const SPECIAL: &str = r"[\\.+^$()|{}\[\]]";
 
+/// The relation of a text to the literal that an expression is, without its anchors; `None` if it is no literal.
+fn literal_around<'t>(before: &'t str, after: &'t str) -> Option<(&'static str, &'t str, &'t str)> {
+    let (start, before) = before.strip_prefix('^').map_or((false, before), |rest| (true, rest));
+    let (end, after) = after.strip_suffix('$').map_or((false, after), |rest| (true, rest));
+    let plain = |text: &str| {
+        text.chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_/:@ ,=".contains(c))
+    };
+    let relation = match (start, end) {
+        (true, true) => "==",
+        (true, false) => "startsWith",
+        (false, true) => "endsWith",
+        (false, false) => "contains",
+    };
+    (plain(before) && plain(after)).then_some((relation, before, after))
+}
+
+/// The only character of a text.
+fn single(text: &str) -> Option<char> {
+    let mut characters = text.chars();
+    characters.next().filter(|_| characters.next().is_none())
+}
+
 /// Whether a text is written as a plain integer.
 fn is_integer(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -509,6 +633,10 @@ fn is_integer(text: &str) -> bool {
 
 fn integer() -> Shape {
     Shape::of(Kind::Int, Inner::Int(i64::MIN, i64::MAX))
+}
+
+fn text_shape() -> Shape {
+    Shape::of(Kind::Text, Inner::Text(Vec::new()))
 }
 
 fn result_shape(result: &Type) -> Shape {

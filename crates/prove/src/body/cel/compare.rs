@@ -6,10 +6,9 @@ use std::{rc::Rc, sync::Arc};
 
 use super::{Reader, attribute::Found, equal::numeric};
 use crate::body::{
-    formula::{Amount, Atom, Formula, Place},
+    formula::{Atom, Formula, Place},
     shape::{Inner, Kind, Shape},
-    text::Predicate,
-    value::{Edit, Moment, Part, Result, Sized, Sym, Truth, Value, Words, unsupported},
+    value::{Edit, Measure, Moment, Part, Result, Sized, Sym, Truth, Value, Words, unsupported},
 };
 
 impl Reader<'_, '_> {
@@ -71,6 +70,21 @@ impl Reader<'_, '_> {
                 };
                 let reached = self.steps_at_least(*place, *steps, least)?;
                 yes(reached)
+            }
+            (Sym::Length(a), Sym::Length(b)) if a.place == b.place => {
+                // `a < b` if `b - a` is at least 1.
+                let truth = self.longer_by(b, a, i64::from(!or_equal))?;
+                yes(truth)
+            }
+            (Sym::Size(first), Sym::Size(second)) => {
+                if let Some(more) = self.more_elements(first, second) {
+                    return yes(if or_equal { Formula::TRUE } else { more });
+                }
+                match self.more_elements(second, first) {
+                    Some(more) if or_equal => yes(self.arena.not(more)),
+                    Some(_) => yes(Formula::FALSE),
+                    None => self.unknown(name, &[a.clone(), b.clone()], boolean()),
+                }
             }
             (Sym::Length(_) | Sym::Size(_), Sym::Int(number)) => {
                 // At most n: not at least n + 1.
@@ -160,11 +174,13 @@ impl Reader<'_, '_> {
 
     /// Whether a length or size is at least a number.
     pub(super) fn counted(&mut self, sym: &Sym, least: i64) -> Result<Formula> {
+        if let Sym::Length(measure) = sym {
+            return Ok(self.arena.text(measure.place, measure.at_least(least)));
+        }
         let Ok(least) = u32::try_from(least.max(0)) else {
             return unsupported("a size compared with a large number");
         };
         match sym {
-            Sym::Length(place) => Ok(self.arena.text(*place, Predicate::Length(least as usize))),
             Sym::Size(parts) => {
                 if least > 24 {
                     return unsupported("a size compared with a large number");
@@ -174,6 +190,75 @@ impl Reader<'_, '_> {
             }
             _ => unsupported("a size"),
         }
+    }
+
+    /// That a list has more elements than a part of it that was filtered; `None` if it is no such part.
+    pub(super) fn more_elements(&mut self, small: &[Part], large: &[Part]) -> Option<Formula> {
+        if small.len() != large.len() {
+            return None;
+        }
+        let mut dropped = Vec::new();
+        for (part, whole) in small.iter().zip(large) {
+            let (
+                Part::Each {
+                    outer,
+                    list,
+                    bound,
+                    keep,
+                    ..
+                },
+                Part::Each {
+                    outer: other_outer,
+                    list: other_list,
+                    bound: other_bound,
+                    keep: other_keep,
+                    ..
+                },
+            ) = (part, whole)
+            else {
+                return None;
+            };
+            if list != other_list || !outer.is_empty() || !other_outer.is_empty() {
+                return None;
+            }
+            let other_keep = self.arena.substitute(*other_keep, *other_bound, *bound);
+            let not_kept = self.arena.not(*keep);
+            let other_not = self.arena.not(other_keep);
+            if self.arena.and([*keep, other_not]) != Formula::FALSE {
+                return None;
+            }
+            let lost = self.arena.and([other_keep, not_kept]);
+            dropped.push(self.arena.at_least(*list, *bound, lost, 1));
+        }
+        Some(self.arena.or(dropped))
+    }
+
+    /// Whether one length of a text is larger than another one of the same text by at least a number.
+    pub(super) fn longer_by(&mut self, a: &Measure, b: &Measure, least: i64) -> Result<Formula> {
+        let (first, second) = (a.replaced.as_ref(), b.replaced.as_ref());
+        let (Some((old, _)), same) = (first.or(second), second.or(first)) else {
+            return Ok(Formula::of(a.plus - b.plus >= least));
+        };
+        if same.is_some_and(|(other, _)| other != old) {
+            return unsupported("lengths of a text with different characters replaced");
+        }
+        // Each occurrence makes the difference larger by `growth`; so many are needed.
+        let growth = a.growth() - b.growth();
+        let missing = least - (a.plus - b.plus);
+        let (count, wanted) = match growth {
+            0 => return Ok(Formula::of(missing <= 0)),
+            growth if growth > 0 => (
+                missing.div_euclid(growth) + i64::from(missing.rem_euclid(growth) > 0),
+                true,
+            ),
+            growth => ((-missing).div_euclid(-growth) + 1, false),
+        };
+        let reached = match u32::try_from(count) {
+            Err(_) | Ok(0) => Formula::of(count <= 0),
+            Ok(count) if count < 64 => self.pieces_at_least(a.place, &old.to_string(), count + 1),
+            Ok(_) => return unsupported("a large number of characters"),
+        };
+        Ok(if wanted { reached } else { self.arena.not(reached) })
     }
 
     /// `needle in container`
@@ -266,6 +351,14 @@ impl Reader<'_, '_> {
                 let both: Vec<Part> = a.iter().chain(b.iter()).cloned().collect();
                 Ok(Value::of(Sym::Size(Rc::from(both))))
             }
+            (Sym::Length(measure), Sym::Int(number)) | (Sym::Int(number), Sym::Length(measure))
+                if number.unsigned_abs() < 1 << 20 && measure.plus.unsigned_abs() < 1 << 30 =>
+            {
+                Ok(Value::of(Sym::Length(Measure {
+                    plus: measure.plus + number,
+                    ..measure.clone()
+                })))
+            }
             (Sym::Moment(first), Sym::Moment(second)) => {
                 let (base, step) = if second.duration {
                     (first, second)
@@ -320,6 +413,7 @@ impl Reader<'_, '_> {
         match (a, b) {
             (Sym::Int(a), Sym::Int(b)) => Ok(a.checked_sub(*b).map_or(Value::error(), |n| Value::of(Sym::Int(n)))),
             (Sym::At(place), Sym::Int(number)) if *number != i64::MIN => self.plus(*place, -*number),
+            (Sym::Length(_), Sym::Int(number)) if number.unsigned_abs() < 1 << 20 => self.add(a, &Sym::Int(-number)),
             (Sym::At(first), Sym::At(second)) if self.is_small(*first) && self.is_small(*second) => {
                 Ok(Value::of(if first == second {
                     Sym::Int(0)
@@ -333,8 +427,13 @@ impl Reader<'_, '_> {
 
     /// Whether a value is an integer whose differences cannot overflow.
     fn is_small(&self, place: Place) -> bool {
+        self.is_within(place, 1 << 60)
+    }
+
+    /// Whether a value is an integer that is smaller than a number, its sign aside.
+    pub(super) fn is_within(&self, place: Place, limit: i64) -> bool {
         let shape = self.arena.shape(place);
-        let small = matches!(shape.inner, Inner::Int(low, high) if low > -(1 << 60) && high < 1 << 60);
+        let small = matches!(shape.inner, Inner::Int(low, high) if low >= -limit && high < limit);
         small && shape.kinds.is_single() && shape.kinds.has(Kind::Int)
     }
 
@@ -426,14 +525,10 @@ impl Reader<'_, '_> {
     pub(super) fn quantity_order(&mut self, a: &Sized, b: &Sized, strict: bool) -> Result<Formula> {
         Ok(match (a, b) {
             (Sized::Constant(a), Sized::Constant(b)) => Formula::of(if strict { a.0 < b.0 } else { a.0 <= b.0 }),
-            (Sized::At(place), Sized::Constant(amount)) => {
-                self.arena.literal(Atom::Quantity(*place, amount.clone(), strict))
-            }
+            (Sized::At(place), Sized::Constant(amount)) => self.arena.quantity(*place, amount.clone(), strict),
             (Sized::Constant(amount), Sized::At(place)) => {
                 // `c <= x` is not `x < c`.
-                let less = self
-                    .arena
-                    .literal(Atom::Quantity(*place, Amount(amount.0.clone()), !strict));
+                let less = self.arena.quantity(*place, amount.clone(), !strict);
                 self.arena.not(less)
             }
             // `c + x < d` is `x < d - c`, and `c - x < d` is `c - d < x`.

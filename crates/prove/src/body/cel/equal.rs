@@ -37,6 +37,23 @@ impl Reader<'_, '_> {
             (Sym::Minus(a, b), Sym::Int(number)) | (Sym::Int(number), Sym::Minus(a, b)) => {
                 self.integers_equal((*a, 0), (*b, *number))
             }
+            (Sym::Length(a), Sym::Length(b)) if a.place == b.place => {
+                let (less, more) = (self.longer_by(b, a, 0)?, self.longer_by(a, b, 0)?);
+                Ok(self.arena.and([less, more]))
+            }
+            (Sym::Size(first), Sym::Size(second)) => {
+                let more = match self.more_elements(first, second) {
+                    Some(more) => Some(more),
+                    None => self.more_elements(second, first),
+                };
+                match more {
+                    Some(more) => Ok(self.arena.not(more)),
+                    None => {
+                        let value = self.unknown("==", &[a.clone(), b.clone()], boolean())?;
+                        Ok(self.arena.truth(&value).yes)
+                    }
+                }
+            }
             (Sym::Length(_) | Sym::Size(_), Sym::Int(number)) | (Sym::Int(number), Sym::Length(_) | Sym::Size(_)) => {
                 let counted = if matches!(a, Sym::Int(_)) { b } else { a };
                 let Some(next) = number.checked_add(1) else {

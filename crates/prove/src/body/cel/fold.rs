@@ -11,7 +11,7 @@ use super::Reader;
 use crate::body::{
     formula::{Arena, Formula, Place},
     shape::{Inner, Kind, Shape},
-    value::{Moment, Part, Result, Sym, Truth, Value, unsupported},
+    value::{Measure, Moment, Part, Result, Sym, Truth, Value, unsupported},
 };
 
 impl<'a> Reader<'a, '_> {
@@ -326,7 +326,7 @@ pub(in crate::body) fn renamed(arena: &mut Arena, part: &Part, used: &[Place]) -
 }
 
 /// A value about another element.
-fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Place) -> Value {
+pub(super) fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Place) -> Value {
     let mut cases = Vec::new();
     for (guard, sym) in &value.0 {
         let guard = arena.substitute(*guard, from, to);
@@ -336,7 +336,10 @@ fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Place) -> Value
             Sym::Plus(place, number) => Sym::Plus(arena.move_place(*place, from, to), *number),
             Sym::Minus(a, b) => Sym::Minus(arena.move_place(*a, from, to), arena.move_place(*b, from, to)),
             Sym::Words(place, words) => Sym::Words(arena.move_place(*place, from, to), words.clone()),
-            Sym::Length(place) => Sym::Length(arena.move_place(*place, from, to)),
+            Sym::Length(measure) => Sym::Length(Measure {
+                place: arena.move_place(measure.place, from, to),
+                ..measure.clone()
+            }),
             Sym::Steps(place, steps) => Sym::Steps(arena.move_place(*place, from, to), *steps),
             Sym::Moment(moment) => Sym::Moment(Moment {
                 at: moment.at.map(|place| arena.move_place(place, from, to)),

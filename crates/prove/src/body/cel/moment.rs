@@ -180,6 +180,23 @@ impl Reader<'_, '_> {
     /// Whether there are at least so many steps.
     pub(super) fn steps_at_least(&mut self, place: Place, steps: Steps, count: i64) -> Result<Formula> {
         let least = match steps {
+            Steps::Square if count <= 0 => return Ok(Formula::TRUE),
+            Steps::Square => {
+                // The least number whose square is large enough, or the negative one.
+                let root = i64::try_from((count - 1).unsigned_abs().isqrt()).unwrap_or(i64::MAX) + 1;
+                let less = self.arena.at_most(place, root - 1);
+                let (large, negative) = (self.arena.not(less), self.arena.at_most(place, -root));
+                return Ok(self.arena.or([large, negative]));
+            }
+            Steps::Times(_) if count.unsigned_abs() > 1 << 62 => return Ok(Formula::of(count < 0)),
+            Steps::Times(factor) if factor < 0 => {
+                return Ok(self.arena.at_most(place, (-count).div_euclid(-factor)));
+            }
+            Steps::Times(factor) => -(-count).div_euclid(factor),
+            // Fractions are cut off, also those of negative numbers.
+            Steps::Over(_) if count.unsigned_abs() > 1 << 32 => return Ok(Formula::of(count < 0)),
+            Steps::Over(divisor) if count > 0 => count * divisor,
+            Steps::Over(divisor) => (count - 1) * divisor + 1,
             Steps::Unit(unit) => {
                 // Upstream counts with floating-point numbers, which are exact for numbers that are not large.
                 let exact = 1_000_000 / (unit / NANOSECONDS);

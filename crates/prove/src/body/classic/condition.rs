@@ -238,11 +238,13 @@ fn equal_of_kind(arena: &mut Arena, place: Place, kind: Kind, value: &Sym) -> Re
 }
 
 pub(super) fn counted(arena: &mut Arena, sym: &Sym, least: i64) -> Result<Formula> {
+    if let Sym::Length(measure) = sym {
+        return Ok(arena.text(measure.place, measure.at_least(least)));
+    }
     let Ok(least) = u32::try_from(least.max(0)) else {
         return unsupported("a large number");
     };
     match sym {
-        Sym::Length(place) => Ok(arena.text(*place, Predicate::Length(least as usize))),
         Sym::Size(parts) if least <= 16 => {
             let all: Vec<(&Part, Formula)> = parts.iter().map(|part| (part, Formula::TRUE)).collect();
             Ok(arena.count(&all, least))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use crate::body::{
-    formula::{Amount, Arena, Atom, Formula, Place},
+    formula::{Amount, Arena, Formula, Place},
     shape::{Inner, Kind, Shape},
     text::Predicate,
     value::{Result, Sym, unsupported},
@@ -274,8 +274,8 @@ fn text(
         } else {
             arena.text(place, Predicate::Quantity)
         };
-        let most = arena.literal(Atom::Quantity(place, Amount(quantity.clone()), false));
-        let less = arena.literal(Atom::Quantity(place, Amount(quantity), true));
+        let most = arena.quantity(place, Amount(quantity.clone()), false);
+        let less = arena.quantity(place, Amount(quantity), true);
         let compared = ordered(arena, operator, most, less);
         result = arena.choose(is_quantity, compared, result);
     }

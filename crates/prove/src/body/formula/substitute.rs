@@ -87,7 +87,7 @@ impl Arena {
             }
             Atom::Quantity(at, amount, strict) => {
                 let at = place(self, at);
-                self.literal(Atom::Quantity(at, amount, strict))
+                self.quantity(at, amount, strict)
             }
             Atom::QuantityOrder(a, b, strict) => {
                 let (a, b) = (place(self, a), place(self, b));

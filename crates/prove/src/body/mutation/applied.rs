@@ -6,8 +6,7 @@
 use kyvtest_apiserver::matching::{self, Match};
 use kyvtest_cel::{observe::Place, profile::Profile, program::Program};
 use kyvtest_kyverno::{
-    constraints, mutating_policy::CompiledMutatingPolicy, validating_policy::is_in_namespace,
-    webhook::RegisteredCondition,
+    cel_policy::is_in_namespace, constraints, mutating_policy::CompiledMutatingPolicy, webhook::RegisteredCondition,
 };
 use kyvtest_model::kube::{Discovery, Resource, may_have_floats};
 use kyvtest_normalise::schema;

@@ -10,7 +10,7 @@ use crate::body::{
     formula::{Arena, Formula, Place},
     shape::{Inner, Kind},
     text::Predicate,
-    value::{Edit, Part, Result, Sym, Value, Words, unsupported},
+    value::{Edit, Measure, Part, Result, Sym, Value, Words, unsupported},
 };
 
 impl Reader<'_, '_, '_> {
@@ -92,7 +92,7 @@ impl Reader<'_, '_, '_> {
                 let place = *place;
                 let mut cases = Vec::new();
                 let is_text = arena.is_kind(place, Kind::Text);
-                cases.push((is_text, Sym::Length(place)));
+                cases.push((is_text, Sym::Length(Measure::of(place))));
                 let is_map = arena.is_kind(place, Kind::Map);
                 let is_list = arena.is_kind(place, Kind::List);
                 if is_list != Formula::FALSE || is_map != Formula::FALSE {
