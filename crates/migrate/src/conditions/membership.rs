@@ -65,6 +65,20 @@ pub(super) fn translate(membership: Membership, key: &Value, value: &Value) -> R
         Type::Null | Type::Map(_) | Type::Object(_) | Type::Resource => Ok(Expr::bool(false)),
         Type::List { .. } => Ok(value_guarded(keys_in(membership, key, None, &container)?)),
         Type::Truth | Type::Duration | Type::Timestamp | Type::Request => type_unknown(key),
+        Type::Any => {
+            // A field of a custom resource may be a list: what it is shows only in the request.
+            let there = key.assumed();
+            let list = Value::new(there.plain().clone(), Type::list(Type::Any));
+            let each = keys_in(membership, &list, None, &container)?;
+            let found = found(&there, &container)?;
+            let one = if membership.is_negative() {
+                found.negate()
+            } else {
+                found
+            };
+            let is_list = Expr::function("type", [there.plain().clone()]).relation("==", &Expr::primary("list"));
+            Ok(guarded(key, value_guarded(is_list.choose(&each, &one))))
+        }
         _ => {
             let found = found(key, &container)?;
             let expr = if membership.is_negative() {

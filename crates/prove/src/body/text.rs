@@ -688,8 +688,8 @@ mod tests {
                 for signs in [(true, true), (true, false), (false, true), (false, false)] {
                     let query = vec![(first.clone(), signs.0), (second.clone(), signs.1)];
                     let others = ["", "a", "ab", "abb", "b-"].map(|other| (Predicate::Is(text(other)), false));
-                    let without = [query.clone(), others.to_vec()].concat();
-                    for query in [query, without] {
+                    let without = (first == second).then(|| [query.clone(), others.to_vec()].concat());
+                    for query in without.into_iter().chain([query]) {
                         let brute = texts.iter().find(|text| fits(&query, text));
                         match decided.find(query.clone()) {
                             SearchResult::Yes(found) => assert!(fits(&query, &found), "{found:?} for {query:?}"),
