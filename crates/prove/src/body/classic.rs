@@ -30,7 +30,7 @@ use super::{
     value::{Result, Sym, Value, unsupported},
 };
 
-/// What a check comes to.
+/// The result of a check.
 #[derive(Debug, Clone, Copy)]
 struct Checked {
     fail: Formula,
@@ -165,7 +165,7 @@ impl Block {
         !self.pattern.is_null() || !self.any_pattern.is_null()
     }
 
-    /// What the check comes to where the preconditions hold, and when they cannot be evaluated.
+    /// The result of the check if the preconditions hold, and the condition on which they cannot be evaluated.
     fn check(&self, arena: &mut Arena, context: &Context<'_, '_>) -> Result<(Checked, Formula)> {
         let (met, broken) = if self.preconditions.is_null() {
             (Formula::TRUE, Formula::FALSE)

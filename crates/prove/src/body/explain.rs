@@ -38,7 +38,7 @@ pub struct Explanation {
     pub counterexample: Counterexample,
     /// That request as it is sent: the API server completes its objects.
     pub sent: Scenario,
-    /// What decides on each side; `None` if it cannot be told.
+    /// What decides on each side; `None` if unknown.
     pub decided: [Option<Decision>; 2],
     /// The fields of the request that matter, the most important first.
     pub fields: Vec<Varied>,

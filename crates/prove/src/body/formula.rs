@@ -69,7 +69,7 @@ struct PlaceData {
     optional: bool,
 }
 
-/// What can be asked.
+/// What can be true or false of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Atom {
     /// A field is there.
@@ -92,7 +92,7 @@ pub(super) enum Atom {
     QuantityOrder(Place, Place, bool),
     /// Two values are equal.
     Same(Place, Place),
-    /// At least so many elements of a list, or entries of a map, have a property.
+    /// At least N elements of a list, or entries of a map, have a property.
     AtLeast(Place, Place, Formula, u32),
     /// Something of which nothing is known.
     Free(Arc<str>),
@@ -163,7 +163,7 @@ pub(super) struct Arena {
     reductions: FxHashMap<Formula, Formula>,
     /// Maps some of whose values are those of other maps.
     shared: Vec<(Place, Place, Shared)>,
-    /// The fields of places that were asked for.
+    /// The fields of places, as far as they are used.
     fields: FxHashMap<Place, Fields>,
     /// Formulas about other places, by the places that are exchanged.
     moved: FxHashMap<(Place, Place), FxHashMap<Formula, Formula>>,

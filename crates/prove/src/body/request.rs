@@ -486,13 +486,13 @@ pub(super) struct Script<'a, 'c, 'p> {
     request: &'a Request<'c>,
     answers: Vec<bool>,
     at: usize,
-    asked: Vec<(kube::Atom<'p>, bool)>,
+    known: Vec<(kube::Atom<'p>, bool)>,
     literals: Vec<Formula>,
 }
 
 impl<'p> Facts<'p> for Script<'_, '_, 'p> {
     fn ask(&mut self, atom: kube::Atom<'p>) -> bool {
-        if let Some((_, answer)) = self.asked.iter().find(|(asked, _)| *asked == atom) {
+        if let Some((_, answer)) = self.known.iter().find(|(known, _)| *known == atom) {
             return *answer;
         }
         let formula = self.request.question(self.arena, atom);
@@ -508,7 +508,7 @@ impl<'p> Facts<'p> for Script<'_, '_, 'p> {
             self.literals.push(literal);
             answer
         };
-        self.asked.push((atom, answer));
+        self.known.push((atom, answer));
         answer
     }
 }
@@ -530,7 +530,7 @@ pub(super) fn paths<'p, T>(
             request,
             answers: std::mem::take(&mut answers),
             at: 0,
-            asked: Vec::new(),
+            known: Vec::new(),
             literals: Vec::new(),
         };
         let outcome = run(&mut script);

@@ -41,7 +41,7 @@ pub(super) enum Predicate {
     Glob(Arc<str>),
     /// The text, read as a pattern with Kyverno's wildcards, matches the constant.
     PatternOf(Arc<str>),
-    /// The text has at least so many characters.
+    /// The text has at least N characters.
     Length(usize),
     /// One of the languages that the API server accepts.
     In(Base),

@@ -544,7 +544,7 @@ impl Arena {
     }
 
     /// At least `count` elements of lists within lists have a property. So it is if and only if, for some partition of the
-    /// number, as many outer elements have at least so many inner ones as there are parts of at least that size.
+    /// number, the number of outer elements with at least that many inner ones is the number of parts of at least that size.
     fn count_within(&mut self, chain: &[(Place, Place)], body: Formula, count: u32) -> Formula {
         let Some(((list, bound), inner)) = chain.split_first() else {
             return Formula::FALSE;

@@ -71,7 +71,7 @@ impl<'a> Reader<'a, '_> {
         })
     }
 
-    /// What a comprehension over a map comes to that might as well be a list: a value of its own of which nothing is known.
+    /// The result of a comprehension over a map that might as well be a list: a separate value of which nothing is known.
     fn anything(&mut self, map: Place) -> Result<Value> {
         let name = format!("comprehension {}", self.arena.places().count());
         let mut args = vec![Sym::At(map)];
@@ -184,7 +184,7 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// The formula is true of at least so many elements.
+    /// The formula is true of at least N elements.
     fn at_least(
         &mut self,
         parts: &[Part],
@@ -258,7 +258,7 @@ impl<'a> Reader<'a, '_> {
             .value([(fine, Sym::List(Rc::from(made))), (error, Sym::Error)]))
     }
 
-    /// A list, or a map, of a document has at least so many elements.
+    /// A list, or a map, of a document has at least N elements.
     pub(super) fn size_at_least(&mut self, list: Place, count: u32) -> Result<Formula> {
         let Some(bound) = self.arena.bound(list, 0) else {
             return unsupported("the size of a structure");

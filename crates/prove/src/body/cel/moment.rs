@@ -177,7 +177,7 @@ impl Reader<'_, '_> {
         )
     }
 
-    /// Whether there are at least so many steps.
+    /// Whether there are at least N steps.
     pub(super) fn steps_at_least(&mut self, place: Place, steps: Steps, count: i64) -> Result<Formula> {
         let least = match steps {
             Steps::Square if count <= 0 => return Ok(Formula::TRUE),

@@ -37,7 +37,7 @@ impl Reader<'_, '_> {
         Ok(self.arena.value([(is_text, Sym::At(list)), (other, Sym::Error)]))
     }
 
-    /// Whether a text has at least so many pieces.
+    /// Whether a text has at least N pieces.
     pub(super) fn pieces_at_least(&mut self, text: Place, separator: &str, count: u32) -> Formula {
         match pieces::at_least(separator, count) {
             Some(predicate) => self.arena.text(text, predicate),

@@ -7,7 +7,7 @@ use super::{Arena, Formula, Place};
 use crate::body::value::{Conversion, Lookup};
 
 impl Arena {
-    /// An arena for lists of at most so many elements.
+    /// An arena for lists of at most `k` elements.
     pub(in crate::body) fn with_limit(limit: Option<u32>) -> Self {
         Self { limit, ..Self::new() }
     }

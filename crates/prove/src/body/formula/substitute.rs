@@ -118,7 +118,7 @@ impl Arena {
             return (bound, body);
         }
         let mut number = 0;
-        // Every list has as many names for its elements as are asked for; a structure has none, and no quantifier either.
+        // Every list has as many names for its elements as are needed; a structure has none, and no quantifier either.
         while let Some(other) = self.bound(list, number) {
             let taken = other == from || self.is_within(to, other) || self.mentions(body, other);
             if other != bound && !taken {

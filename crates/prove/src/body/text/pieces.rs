@@ -27,7 +27,7 @@ fn skip(separator: &str, count: u32) -> String {
     }
 }
 
-/// That a text has at least so many pieces; `None` if every text has.
+/// The text has at least N pieces; `None` if every text has.
 pub(in crate::body) fn at_least(separator: &str, count: u32) -> Option<Predicate> {
     (count > 1).then(|| Predicate::Matches(Arc::from(skip(separator, count - 1))))
 }
