@@ -5,6 +5,5 @@ pub mod counterexample;
 pub mod fill;
 pub mod mutation;
 pub mod skeleton;
-mod solved;
 pub mod suite_writer;
 pub mod update;

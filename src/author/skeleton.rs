@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     fill::{Frame, Missing, Written, resource, suites},
-    mutation, solved,
+    mutation,
     suite_writer::File,
 };
 use crate::run::{
@@ -363,20 +363,6 @@ fn rule_cases(
         if found.len() > 1 {
             let all = found.iter().fold(Json::Null, |all, object| merge(&all, &part(object)));
             behaviours.list.extend(search(original, &[all]).list);
-        }
-    }
-    for passes in [true, false] {
-        let is_found = |one: &Behaviour| match one.fate {
-            RequestOutcome::Complies => passes,
-            RequestOutcome::Violates(_) => !passes,
-            _ => false,
-        };
-        let mut list = behaviours.list.iter();
-        let shown = |one: &Behaviour| one.witness.as_ref().and_then(resource).is_some();
-        if !list.any(|one| is_found(one) && shown(one))
-            && let Some(object) = solved::object(original, own.rule.as_deref(), passes, settings)
-        {
-            behaviours.list.extend(search(original, &[part(&object)]).list);
         }
     }
     let mut candidates = Vec::new();
