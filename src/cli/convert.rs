@@ -7,9 +7,7 @@ use std::{io::Write as _, path::PathBuf};
 
 use clap::ValueEnum;
 
-use super::{
-    Exit, Failure, cluster::Cluster, format::OutputFormat, input, interrupt, output::Output, prove::LayerWord,
-};
+use super::{Exit, Failure, cluster::Cluster, input, interrupt, output::Output, prove::LayerWord};
 use kyvtest_cel::time::Timestamp;
 use kyvtest_convert::{Conversion, Exceptions, Options, Outcome, Refusal, convert};
 use kyvtest_go_compat::{
@@ -46,8 +44,16 @@ pub(super) struct Args {
     #[arg(long)]
     explain: bool,
 
-    #[command(flatten)]
-    output: OutputFormat<Format>,
+    /// The output format
+    #[arg(
+        short = 'o',
+        long = "output",
+        aliases = ["format", "output-format"],
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t
+    )]
+    format: Format,
 
     /// Print the webhooks that Kyverno registers for the policies instead
     ///
@@ -137,7 +143,7 @@ impl Args {
             if policies.is_empty() && exit == Exit::Success {
                 return Err(nothing().into());
             }
-            let style = (self.output.format, self.explain);
+            let style = (self.format, self.explain);
             let out = (&sources, output);
             let repaired = repair::run(policies, exceptions(&loaded), &discovery, &options, style, out)?;
             return Ok(exit.combine(repaired));
@@ -152,7 +158,7 @@ impl Args {
         {
             exit = exit.combine(Exit::Mismatch);
         }
-        match (self.output.format, self.explain) {
+        match (self.format, self.explain) {
             (Format::Json, _) => {
                 let list: Vec<serde_json::Value> = rows.iter().map(|row| show::json(row, &sources)).collect();
                 let text = format!("{:#}\n", serde_json::Value::Array(list));
@@ -201,7 +207,7 @@ impl Args {
         let configuration = webhook::configuration(&policies, &validating, discovery);
         let mutation = webhook::mutating_configuration(&policies, &mutating, discovery);
         let all: Vec<&Document> = std::iter::once(&configuration).chain(&mutation).collect();
-        let text = match (self.output.format, all.as_slice()) {
+        let text = match (self.format, all.as_slice()) {
             (Format::Yaml, [only]) => only.root().to_yaml(),
             (Format::Yaml, all) => {
                 let mut emitter = Emitter::new();

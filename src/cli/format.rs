@@ -2,11 +2,11 @@
 
 use clap::ValueEnum;
 
-/// `-o FORMAT`. Earlier spellings remain as hidden aliases.
+/// `-o FORMAT` of commands that print text for people unless told otherwise. Earlier spellings remain as hidden aliases.
 #[derive(Debug, clap::Args)]
 pub(super) struct OutputFormat<F>
 where
-    F: ValueEnum + Clone + Default + Send + Sync + 'static,
+    F: ValueEnum + Clone + Send + Sync + 'static,
 {
     /// The output format
     #[arg(
@@ -15,23 +15,21 @@ where
         aliases = ["format", "output-format"],
         value_name = "FORMAT",
         value_enum,
-        default_value_t
+        default_value = "human"
     )]
     pub(super) format: F,
 }
 
 /// The formats of a command that prints a result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ResultFormat {
-    #[default]
     Human,
     Json,
 }
 
 /// The formats of a command that prints a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ReportFormat {
-    #[default]
     Human,
     Json,
     Markdown,

@@ -24,10 +24,9 @@ pub(super) struct Args {
     output: OutputFormat<ListFormat>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ListFormat {
     /// A line for each case
-    #[default]
     Human,
     /// One JSON object
     Json,

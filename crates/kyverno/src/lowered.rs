@@ -3,7 +3,7 @@
 //! Upstream counterpart: `pkg/engine` for classic policies, `pkg/cel/policies/vpol` for CEL policies (1.19), each with
 //! `pkg/autogen` before it.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use super::{
     cel_policy::CompileErrors,
@@ -12,7 +12,7 @@ use super::{
     evaluator::Evaluator,
     exception::CompiledException,
     input::Input,
-    lens::Lens,
+    lens::{Lens, Route},
     response::RuleResponse,
     select::{Selection, Step},
     validating_policy::{CompiledValidatingPolicy, PolicyResult},
@@ -77,11 +77,17 @@ impl Lowered {
         number: usize,
         lens: Lens,
     ) -> Result<Self, CompileErrors> {
+        let id = policy.id();
+        // `kyverno test` sees policies that no API server has stored.
+        let policy = match lens.route {
+            Route::Direct => Cow::Borrowed(policy),
+            Route::Webhooks | Route::Converted => policy.as_stored(),
+        };
         Ok(Self {
-            id: policy.id(),
+            id,
             number,
             marked: policy.is_marked(),
-            rules: Rules::Validating(CompiledValidatingPolicy::compile_all(policy, exceptions, lens)?),
+            rules: Rules::Validating(CompiledValidatingPolicy::compile_all(&policy, exceptions, lens)?),
         })
     }
 

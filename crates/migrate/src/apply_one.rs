@@ -217,13 +217,13 @@ fn distinct<T: PartialEq>(words: impl Iterator<Item = T>) -> Vec<T> {
 struct Resource {
     group: String,
     version: String,
-    resource: String,
+    plural: String,
     operation: String,
 }
 
 impl Resource {
     fn path(&self) -> String {
-        format!("{}/{}", self.group, self.resource)
+        format!("{}/{}", self.group, self.plural)
     }
 }
 
@@ -240,19 +240,19 @@ fn resources(constraints: &Json) -> Result<Vec<Resource>, &'static str> {
         };
         for group in list("apiGroups") {
             for version in list("apiVersions") {
-                for resource in list("resources") {
+                for plural in list("resources") {
                     for operation in list("operations") {
-                        if [&group, &version, &resource, &operation]
+                        if [&group, &version, &plural, &operation]
                             .iter()
                             .any(|word| word.contains('*'))
                         {
                             return Err("wildcards in its resources");
                         }
-                        let (group, version, resource) = (group.clone(), version.clone(), resource.clone());
+                        let (group, version, plural) = (group.clone(), version.clone(), plural.clone());
                         all.push(Resource {
                             group,
                             version,
-                            resource,
+                            plural,
                             operation,
                         });
                     }

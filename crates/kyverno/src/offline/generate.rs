@@ -52,9 +52,10 @@ impl Stages<'_> {
             let second = compiled.outsides(&input, values, self.host);
             let mut generation = compiled.start(&input, &first, &second);
             // Without its Namespace among the objects, exceptions to rules about a namespaced object do not count.
-            let namespace = match self.is_request() {
-                true => self.world.namespace(&request.namespace).cloned(),
-                false => self.given_namespace(&request.namespace),
+            let namespace = if self.is_request() {
+                self.world.namespace(&request.namespace).cloned()
+            } else {
+                self.given_namespace(&request.namespace)
             };
             let exceptions = if self.is_request() || request.namespace.is_empty() || namespace.is_some() {
                 self.exceptions.as_slice()

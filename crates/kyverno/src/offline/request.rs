@@ -125,7 +125,7 @@ impl Beside {
     }
 
     fn add(&self, response: PolicyResponse, review: &mut Review) {
-        let (id, is_classic) = self.identity(&response);
+        let (id, is_classic) = Self::identity(&response);
         let warns = self.warns(&id);
         for result in response.rules {
             let word = match result.response.status {
@@ -157,7 +157,7 @@ impl Beside {
         actions.any(|action| action.value == ValidationAction::Warn)
     }
 
-    fn identity(&self, response: &PolicyResponse) -> (PolicyId, bool) {
+    fn identity(response: &PolicyResponse) -> (PolicyId, bool) {
         let is_classic = matches!(response.kind, "ClusterPolicy" | "Policy");
         let group = if is_classic || response.kind.ends_with("CleanupPolicy") {
             "kyverno.io"

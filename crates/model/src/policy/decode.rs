@@ -266,7 +266,9 @@ impl<'t> Decoder<'t> {
         let near = nearest(&text.value, words.iter().map(|(word, _)| *word));
         let mut diagnostic =
             Diagnostic::at(Code::BadValue, text.span, message).with_help(format!("write {}", choice(&all)));
-        if let [word, ..] = near.as_slice() {
+        let initial = text.value.chars().next();
+        let alike = near.iter().find(|word| word.chars().next() == initial);
+        if let Some(word) = alike.or(near.first()) {
             diagnostic = diagnostic.with_label(text.span, format!("did you mean `{word}`?"));
         }
         self.error(diagnostic);

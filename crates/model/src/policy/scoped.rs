@@ -1,5 +1,7 @@
 //! The common structure of Kyverno's policy kinds that exist cluster-wide and namespaced.
 
+use std::borrow::Cow;
+
 use super::{decode::Decoder, id::PolicyId, located::Origin, parts::Metadata};
 use kyvtest_go_compat::yaml::Node;
 
@@ -36,6 +38,19 @@ impl<S: PolicySpec> ScopedPolicy<S> {
     pub fn namespace(&self) -> &str {
         let namespace = self.metadata.namespace.as_ref();
         namespace.map_or("", |namespace| namespace.value.as_str())
+    }
+
+    /// The policy as an API server stores it: one of a cluster-wide kind has no namespace.
+    pub fn as_stored(&self) -> Cow<'_, Self>
+    where
+        S: Clone,
+    {
+        if self.namespaced || self.metadata.namespace.is_none() {
+            return Cow::Borrowed(self);
+        }
+        let mut stored = self.clone();
+        stored.metadata.namespace = None;
+        Cow::Owned(stored)
     }
 
     /// The policy's identity.

@@ -191,6 +191,7 @@ fn complete_map(map: &mut Map<String, Json>, key: &str) {
 }
 
 fn complete_item(map: &mut Map<String, Json>, key: &str) {
+    let names_no_source = !map.contains_key("secretRef") && !map.contains_key("configMapRef");
     let mut set = |field: &str, value: Json| {
         map.entry(field.to_owned()).or_insert(value);
     };
@@ -201,11 +202,7 @@ fn complete_item(map: &mut Map<String, Json>, key: &str) {
                 map.entry("restartPolicy".to_owned()).or_insert(json!("Always"));
             }
         }
-        "envFrom" => {
-            if !map.contains_key("secretRef") && !map.contains_key("configMapRef") {
-                map.insert("configMapRef".to_owned(), json!({"name": "sample"}));
-            }
-        }
+        "envFrom" if names_no_source => set("configMapRef", json!({"name": "sample"})),
         "ownerReferences" => {
             set("apiVersion", json!("apps/v1"));
             set("kind", json!("ReplicaSet"));

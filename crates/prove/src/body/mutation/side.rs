@@ -323,6 +323,7 @@ fn natives(loaded: &Loaded) -> Vec<NativeUnit> {
 
 fn kyverno_units(policy: &Arc<MutatingPolicy>, loaded: &Loaded) -> Result<KyvernoUnits, String> {
     let exceptions = || loaded.cel_exceptions.iter().map(|exception| &**exception);
+    let policy = &Arc::new(policy.as_stored().into_owned());
     let compiled = CompiledMutatingPolicy::compile_all(policy, exceptions()).map_err(|errors| errors.to_string())?;
     let generated = mutating_variants(policy);
     let specs = std::iter::once(&policy.spec).chain(generated.iter().map(|variant| &variant.policy.spec));
