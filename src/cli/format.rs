@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// `-o FORMAT` of commands that print text for people unless told otherwise. Earlier spellings remain as hidden aliases.
+/// `-o FORMAT` of commands whose default is human-readable text. Earlier spellings remain as hidden aliases.
 #[derive(Debug, clap::Args)]
 pub(super) struct OutputFormat<F>
 where

@@ -77,10 +77,11 @@ impl MutatingController {
         let mut rejected = Vec::new();
         for policy in policies {
             let exceptions = exceptions.iter().map(|exception| &**exception);
-            match CompiledMutatingPolicy::compile_all(&policy.as_stored(), exceptions) {
+            let stored = policy.as_stored();
+            match CompiledMutatingPolicy::compile_all(&stored, exceptions) {
                 Ok(compiled) => controller.policies.push(Installed {
                     id: policy.id(),
-                    webhook: Webhook::of_mutating_policy(&policy.as_stored()),
+                    webhook: Webhook::of_mutating_policy(&stored),
                     body: Body::Policies(compiled),
                 }),
                 Err(errors) => rejected.push((Arc::clone(policy), errors)),

@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `pkg/engine/validation.go` (Kyverno 1.19), which stops after the first rule that passes or fails. Policies do not
 //! know of each other, so the policies of a later rule leave out the requests that earlier rules apply to. Each rule is compared
-//! together with those before it: a rule that applies otherwise than by `match` and preconditions is found out there.
+//! together with those before it: this detects rules that apply by more than `match` and preconditions.
 
 use kyvtest_model::{
     kube::Discovery,

@@ -269,7 +269,7 @@ pub fn locate(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster
     }
     let missing = match &cluster.namespaces {
         Some(known) => !known.iter().any(|known| known == namespace),
-        // Nobody can have created one whose name is invalid.
+        // An object with an invalid name cannot exist.
         None => !validate::is_label(namespace),
     };
     if missing && cluster.has(crate::Plugin::NamespaceLifecycle) && request.operation == Operation::Create {

@@ -29,7 +29,7 @@ pub enum Anchor {
     NotWord,
 }
 
-/// What is next to a place between characters, as far as anchors tell it apart.
+/// What is next to a place between characters, as far as anchors distinguish it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Beside {
     /// The text starts or ends.

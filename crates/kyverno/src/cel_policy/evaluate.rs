@@ -41,9 +41,9 @@ pub(crate) fn excepted(exceptions: &[&Exception]) -> RuleResponse {
     response
 }
 
-/// What the exceptions give.
+/// What the exceptions of a policy grant.
 pub(crate) enum Granted<'p> {
-    /// The policy is lifted by these.
+    /// These exempt the request from the policy as a whole.
     Full(Vec<&'p Exception>),
     /// Expressions see these images and values as allowed.
     Partly { images: Vec<&'p str>, values: Vec<&'p str> },

@@ -57,7 +57,7 @@ pub(super) fn evaluate(
     result.unwrap_or_else(|| RuleResponse::new("", Status::Skip, "skip", Trace::of(Part::Match)))
 }
 
-/// What the exceptions give.
+/// What the exceptions of a policy grant.
 fn lifted<'a>(
     policy: &'a CompiledValidatingPolicy,
     values: &'a [Option<Val<'a>>],

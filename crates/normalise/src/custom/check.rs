@@ -137,7 +137,7 @@ impl Checker {
         self.add(cause);
     }
 
-    /// Adds an error that is not there yet.
+    /// Adds an error unless it was reported before.
     fn add(&mut self, cause: Cause) {
         if !self.errors.contains(&cause) {
             self.errors.push(cause);

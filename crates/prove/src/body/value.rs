@@ -72,7 +72,7 @@ pub(super) struct Moment {
 pub(super) struct Measure {
     pub(super) place: Place,
     pub(super) plus: i64,
-    /// What stands in place of each occurrence of a character.
+    /// The replacement of each occurrence of a character.
     pub(super) replaced: Option<(char, Arc<str>)>,
 }
 

@@ -16,7 +16,7 @@ use crate::body::{
     value::{Part, Result, Sym, Truth, Value, unsupported},
 };
 
-/// Below which positions elements of computed lists are told apart.
+/// The number of leading elements of computed lists that are distinguished by position.
 const INDEXED: u32 = 4;
 
 /// What reading a field found.

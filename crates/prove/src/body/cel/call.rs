@@ -602,7 +602,7 @@ pub(super) const TYPE: &str = "type ";
 /// The characters of texts with wildcards that regular expressions read otherwise.
 const SPECIAL: &str = r"[\\.+^$()|{}\[\]]";
 
-/// The relation of a text to the literal that an expression is, without its anchors; `None` if it is no literal.
+/// The relation of a text to the literal that an expression is, without its anchors; `None` if it is not a literal.
 fn literal_around<'t>(before: &'t str, after: &'t str) -> Option<(&'static str, &'t str, &'t str)> {
     let (start, before) = before.strip_prefix('^').map_or((false, before), |rest| (true, rest));
     let (end, after) = after.strip_suffix('$').map_or((false, after), |rest| (true, rest));

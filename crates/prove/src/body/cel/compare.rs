@@ -192,7 +192,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// That a list has more elements than a part of it that was filtered; `None` if it is no such part.
+    /// That a list has more elements than a part of it that was filtered; `None` if it is not such a part.
     pub(super) fn more_elements(&mut self, small: &[Part], large: &[Part]) -> Option<Formula> {
         if small.len() != large.len() {
             return None;
