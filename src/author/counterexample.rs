@@ -178,7 +178,8 @@ fn object(api_version: &str, kind: &str, metadata: &Metadata, spec: &Subtree) ->
     json!({"apiVersion": api_version, "kind": kind, "metadata": own, "spec": spec})
 }
 
-fn policy(original: &Policy) -> Json {
+/// A policy as an object.
+pub(super) fn policy(original: &Policy) -> Json {
     original.spec().map_or(Json::Null, |spec| {
         object(original.api_version(), original.kind(), original.metadata(), spec)
     })

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::suite_writer::{self, File, TEST, reference, result, sidecar, test, user_info, values, yaml};
+use super::suite_writer::{self, File, TEST, cluster, reference, result, sidecar, test, user_info, values, yaml};
 use crate::run::analysis::Shown;
 use crate::suite::{SIDECAR, Test};
 use kyvtest_model::{
@@ -33,6 +33,15 @@ pub struct Missing<'b> {
     pub shown: &'b Shown,
     /// Whether the result depends on the user.
     pub has_user: bool,
+    /// The objects of the cluster that the policy looks up, and its parameters.
+    pub looked_up: Lookups,
+}
+
+/// Objects that a suite provides for its policies, besides those that its frame names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lookups {
+    pub objects: Vec<Json>,
+    pub params: Vec<Json>,
 }
 
 /// The common parts of the written suites.
@@ -95,6 +104,7 @@ pub struct Written {
 /// Cases that fit into one suite.
 struct Bin<'b> {
     user: Option<Json>,
+    looked_up: &'b Lookups,
     namespaces: Vec<(String, Json)>,
     cases: Vec<(usize, &'b Missing<'b>, Json)>,
 }
@@ -151,6 +161,7 @@ pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
                 own.is_none_or(|(name, wanted)| name != known || wanted == labels)
             };
             bin.user == user
+                && *bin.looked_up == one.looked_up
                 && bin.namespaces.iter().all(same_name)
                 && bin.cases.iter().all(|(_, _, other)| {
                     let same_name = frame.terse && reference(other) == reference(&object);
@@ -162,6 +173,7 @@ pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
             None => {
                 bins.push(Bin {
                     user,
+                    looked_up: &one.looked_up,
                     namespaces: Vec::new(),
                     cases: Vec::new(),
                 });
@@ -245,10 +257,20 @@ impl Bin<'_> {
         }
         let mut document = test(name);
         document["policies"] = json!(frame.policies);
+        let mut files = Vec::new();
+        let Lookups { objects, params } = self.looked_up;
+        if !objects.is_empty() {
+            files.push(File::of("cluster.yaml", &cluster(name, objects)));
+        }
+        if !params.is_empty() {
+            files.push(File::with_all("params.yaml", params.iter().cloned()));
+        }
+        let own = |name: &str| files.iter().any(|file| file.name == name).then(|| name.to_owned());
+        let with = |list: &[String], name| list.iter().cloned().chain(own(name)).collect::<Vec<_>>();
         for (field, list) in [
-            ("exceptions", &frame.exceptions),
-            ("clusterResources", &frame.cluster_resources),
-            ("paramResources", &frame.param_resources),
+            ("exceptions", frame.exceptions.clone()),
+            ("clusterResources", with(&frame.cluster_resources, "cluster.yaml")),
+            ("paramResources", with(&frame.param_resources, "params.yaml")),
         ] {
             if !list.is_empty() {
                 document[field] = json!(list);
@@ -258,7 +280,6 @@ impl Bin<'_> {
         if let Some(context) = &frame.context {
             document["context"] = json!(context);
         }
-        let mut files = Vec::new();
         if !self.namespaces.is_empty() {
             document["variables"] = json!("values.yaml");
             files.push(File::of("values.yaml", &values(name, &self.namespaces, None)));

@@ -1,15 +1,20 @@
 //! A suite for policies that have none: one passing and one failing resource for each rule.
 //!
-//! Resources come from the search of [`kyvtest_prove::behaviour::examples`]; each case is run before it is written, so
-//! that a new suite passes. Missing resources are reported, never invented.
+//! Resources come from the search of [`kyvtest_prove::behaviour::examples`], and from the prover if results depend on
+//! looked-up objects or parameters; each case is run before it is written, so that a new suite passes. Missing resources are
+//! reported, never invented.
 //!
 //! Upstream counterpart: none.
 
+mod proven;
+mod subject;
+
 use kyvtest_model::policy::Policy;
-use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
+use std::{cell::OnceCell, collections::BTreeSet, fmt::Write as _, sync::Arc};
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
+use self::subject::Subject;
 use super::{
     fill::{Frame, Missing, Written, resource, suites},
     mutation,
@@ -29,7 +34,7 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::{
     kube::{Discovery, Operation},
-    policy::{ValidatingAdmissionPolicy, Validation},
+    policy::{ParamKind, Validation},
     verdict::Status,
 };
 use kyvtest_prove::{
@@ -92,6 +97,8 @@ struct Candidate {
     passes: bool,
     /// Alternatives to try in order: the request, and whether the result depends on the user.
     forms: Vec<(Shown, bool)>,
+    /// The kind of the policy's parameters.
+    param_kind: Option<ParamKind>,
     form: usize,
     /// Whether the current form has been adjusted to the verdict of the whole policy.
     adjusted: bool,
@@ -130,18 +137,18 @@ pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn F
     let mut rules = Vec::new();
     let mut used = BTreeSet::new();
     let mut candidates = Vec::new();
-    for (original, rule, why) in rules_of(probe) {
+    for subject in subject::subjects(probe) {
         let number = rules.len();
         rules.push(Rule {
-            policy: original.name().to_owned(),
-            rule,
+            policy: subject.original.name().to_owned(),
+            rule: subject.rule.clone(),
             passes: false,
             fails: false,
-            why: why.to_owned(),
+            why: subject.why.to_owned(),
         });
-        if why.is_empty() {
+        if subject.why.is_empty() {
             let own = &mut rules[number];
-            candidates.extend(rule_cases(&original, own, number, &mut used, probe, settings));
+            candidates.extend(rule_cases(&subject, own, number, &mut used, probe, settings));
         }
     }
     let mut problems = (Vec::new(), Sources::new());
@@ -172,6 +179,7 @@ pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn F
                     text: "",
                     shown,
                     has_user: *has_user,
+                    looked_up: proven::looked_up(shown, candidate.param_kind.as_ref()),
                 })
             })
             .collect();
@@ -288,49 +296,16 @@ pub fn policy_name(probe: &Suite) -> Option<String> {
     only.filter(|_| names.next().is_none())
 }
 
-/// Every rule as a separate policy, or why it is not searched.
-fn rules_of(probe: &Suite) -> Vec<(Policy, Option<String>, &'static str)> {
-    let mut all = Vec::new();
-    for policy in probe.policies.classic() {
-        for rule in &policy.spec.rules {
-            let mut alone = (**policy).clone();
-            alone.spec.rules = vec![rule.clone()];
-            // Rules that change objects have a suite of their own.
-            if rule.mutate.is_some() {
-                continue;
-            }
-            let why = if rule.validate.is_some() {
-                ""
-            } else {
-                "only validate and mutate rules are supported"
-            };
-            let original = Policy::Classic(Arc::new(alone));
-            all.push((original, Some(rule.name.value.clone()), why));
-        }
-    }
-    for policy in probe.policies.validating() {
-        all.push((Policy::Validating(policy.clone()), None, ""));
-    }
-    for native in probe.policies.native() {
-        let why = if native.param_kind.is_some() {
-            "its parameters are unknown"
-        } else {
-            ""
-        };
-        all.extend(as_validating(native).map(|original| (original, None, why)));
-    }
-    all
-}
-
 /// The cases of a rule.
 fn rule_cases(
-    original: &Policy,
+    subject: &Subject,
     own: &mut Rule,
     number: usize,
     used: &mut BTreeSet<String>,
     probe: &Suite,
     settings: &Settings,
 ) -> Vec<Candidate> {
+    let original = &subject.original;
     let exceptions = Exceptions {
         classic: &probe.exceptions.exceptions,
         cel: &probe.exceptions.cel_exceptions,
@@ -347,7 +322,12 @@ fn rule_cases(
     };
     let discovery: &Discovery = &settings.discovery;
     let search = |original: &Policy, parts: &[Json]| examples(original, exceptions, discovery, &options, parts);
-    let mut behaviours = search(original, &parts);
+    // The search knows no parameters.
+    let mut behaviours = if subject.param_kind.is_some() {
+        Behaviours::default()
+    } else {
+        search(original, &parts)
+    };
     own.why.clone_from(&behaviours.note);
     let complies = |found: &Behaviours| {
         let mut list = found.list.iter();
@@ -357,7 +337,7 @@ fn rule_cases(
             .and_then(resource)
     };
     // Satisfying a single expression is easier than satisfying all: try each alone, then all together.
-    if complies(&behaviours).is_none() {
+    if subject.param_kind.is_none() && complies(&behaviours).is_none() {
         let alone = single_expressions(original);
         let found: Vec<Json> = alone.iter().filter_map(|one| complies(&search(one, &parts))).collect();
         if found.len() > 1 {
@@ -365,6 +345,7 @@ fn rule_cases(
             behaviours.list.extend(search(original, &[all]).list);
         }
     }
+    let proven = OnceCell::new();
     let mut candidates = Vec::new();
     for passes in [true, false] {
         let wanted = |behaviour: &&Behaviour| match behaviour.fate {
@@ -384,6 +365,11 @@ fn rule_cases(
             .filter(|shown| resource(shown).is_some())
             .collect();
         shown.sort_by_key(|shown| oddity(shown));
+        if shown.is_empty() {
+            let found = proven.get_or_init(|| proven::shown(&subject.objects, probe, settings));
+            let found = found[usize::from(!passes)].iter();
+            shown.extend(found.filter(|shown| resource(shown).is_some()));
+        }
         let mut name = name(original.name(), own.rule.as_deref(), passes);
         // Rows name resources without their kinds.
         if !used.insert(name.clone()) {
@@ -406,6 +392,7 @@ fn rule_cases(
             rule: number,
             passes,
             forms,
+            param_kind: subject.param_kind.clone(),
             form: 0,
             adjusted: false,
         });
@@ -482,24 +469,6 @@ fn split(validation: &Validation) -> Vec<Validation> {
         ..validation.clone()
     });
     alone.collect()
-}
-
-/// Converts a native policy to a ValidatingPolicy, for the search; `None` if that is impossible.
-fn as_validating(native: &ValidatingAdmissionPolicy) -> Option<Policy> {
-    let written = native.source.document().root().to_serde();
-    let mut spec = json!({"validationActions": ["Deny"]});
-    for field in ["matchConstraints", "matchConditions", "variables", "validations"] {
-        if let Some(value) = written["spec"].get(field) {
-            spec[field] = value.clone();
-        }
-    }
-    let policy = json!({
-        "apiVersion": "policies.kyverno.io/v1",
-        "kind": "ValidatingPolicy",
-        "metadata": {"name": native.metadata.name.value},
-        "spec": spec,
-    });
-    Policy::parse(&policy.to_string(), native.origin.file).ok()
 }
 
 /// An object without the fields that every object has.

@@ -57,6 +57,13 @@ pub(super) fn test(name: &str) -> Json {
     object("Test", name)
 }
 
+/// Objects of the cluster, for lookups.
+pub(super) fn cluster(name: &str, objects: &[Json]) -> Json {
+    let mut cluster = object("ClusterResource", name);
+    cluster["spec"] = json!({"resources": objects});
+    cluster
+}
+
 /// An empty sidecar.
 pub(super) fn sidecar() -> Json {
     json!({"apiVersion": "kyvtest.dev/v1", "kind": "Sidecar"})

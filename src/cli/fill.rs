@@ -10,7 +10,7 @@ use std::{
 use super::{Exit, Failure, interrupt, new_files, output::Output, suites::Suites};
 use crate::{
     author::{
-        fill::{Frame, Missing, Written, suites},
+        fill::{Frame, Lookups, Missing, Written, suites},
         mutation,
         suite_writer::File,
     },
@@ -105,6 +105,7 @@ impl Args {
                     text: &behaviour.text,
                     shown,
                     has_user: true,
+                    looked_up: Lookups::default(),
                 });
             }
         }

@@ -150,6 +150,14 @@ fn init_writes_green_suites_for_the_policies_of_the_suites() {
     );
 }
 
+/// Results that depend on ConfigMaps, `resource.Get` and parameters: the suite provides the objects.
+#[test]
+fn init_finds_the_objects_that_policies_look_up() {
+    let policies = ["config-map", "resource-get", "parameters"];
+    let policies = policies.map(|name| format!("fixtures/authoring/init-lookups/{name}.yaml"));
+    assert_eq!(init_all(&policies, "init-lookups"), (3, 3, 0));
+}
+
 #[test]
 fn init_writes_green_suites_for_a_sample_of_the_corpus() {
     let shared = std::env::var("KYVTEST_SHARED").unwrap_or_else(|_| "../shared".to_owned());

@@ -13,6 +13,7 @@ mod cel;
 mod classic;
 #[cfg(test)]
 mod differential;
+pub mod examples;
 pub mod explain;
 mod formula;
 mod hunt;

@@ -69,9 +69,9 @@ fn json_of(value: Value<'_>) -> Json {
 
 /// A request as it is sent, and what both sides make of it.
 #[derive(Debug, Clone)]
-pub(super) struct Shown {
-    pub(super) sent: Scenario,
-    pub(super) found: Counterexample,
+pub(in crate::body) struct Shown {
+    pub(in crate::body) sent: Scenario,
+    pub(in crate::body) found: Counterexample,
 }
 
 impl Match<'_> {
@@ -84,7 +84,7 @@ impl Match<'_> {
     }
 
     /// The smallest request that shows a difference of the same class.
-    pub(super) fn smallest(&mut self, found: Counterexample) -> Shown {
+    pub(in crate::body) fn smallest(&mut self, found: Counterexample) -> Shown {
         let class = found.class();
         let sent = found.scenario().clone();
         // What the server rejects when it gets it once more stays as it is.
