@@ -271,17 +271,34 @@ pub fn refused_object(subject: &str, refused: &Refused) -> Diagnostic {
 
 /// The location of a field of an object, or of its nearest existing ancestor.
 pub fn place(sources: &Sources, object: Span, field: &str) -> Span {
-    let whole = Span::point(object.file, object.start);
-    let Some(text) = sources.text(object.file) else {
-        return whole;
-    };
+    let text = sources.text(object.file).map_or("", |text| &**text);
+    let own = own_text(text, object).and_then(|(offset, own)| place_in(&own, offset, object, field));
+    // Without the rest of the file, anchors are undefined.
+    own.or_else(|| place_in(text, 0, object, field))
+        .unwrap_or_else(|| Span::point(object.file, object.start))
+}
+
+/// The lines of an object with their offset in the file. Whatever precedes the object on its first line is blank, so
+/// that its fields keep their columns.
+fn own_text(text: &str, object: Span) -> Option<(u32, String)> {
+    let own = text.get(object.start as usize..object.end as usize)?;
+    if own.is_empty() {
+        return None;
+    }
+    let before = &text[..object.start as usize];
+    let offset = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let indent = " ".repeat(before.len() - offset);
+    Some((offset as u32, indent + own))
+}
+
+/// The location of a field in a text that begins at `offset` of the file; `None` if the text does not hold the object.
+fn place_in(text: &str, offset: u32, object: Span, field: &str) -> Option<Span> {
     let stream = yaml::read(text.as_bytes(), Mode::Lax, &Limits::default());
     let trees = stream.documents().iter().filter_map(|document| document.tree().ok());
-    let found = trees
+    let mut node = trees
         .map(yaml::Tree::root)
-        .find_map(|root| starting_at(root, object.start));
-    let Some(mut node) = found else { return whole };
-    let mut span = whole;
+        .find_map(|root| starting_at(root, object.start - offset))?;
+    let mut span = Span::point(object.file, object.start);
     for step in steps(field) {
         let Some(next) = child(node, &step) else { break };
         node = next;
@@ -290,9 +307,9 @@ pub fn place(sources: &Sources, object: Span, field: &str) -> Span {
             .get(found.start as usize..found.end as usize)
             .and_then(|text| text.find('\n'));
         let end = end.map_or(found.end, |length| found.start + length as u32);
-        span = Span::new(object.file, found.start, end);
+        span = Span::new(object.file, found.start + offset, end + offset);
     }
-    span
+    Some(span)
 }
 
 /// The first map at or after an offset, ignoring comments.

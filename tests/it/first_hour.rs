@@ -614,3 +614,16 @@ fn refused_objects_do_not_drown_the_rest() {
         stderr(&strict)
     );
 }
+
+#[test]
+fn errors_of_refused_objects_have_places() {
+    let folder = "fixtures/first-hour/refused-places";
+    let output = kyvtest(&["run", folder, NOW, "--details"]);
+    assert_eq!(code(&output), 0, "{}", stdout(&output));
+    let places: Vec<String> = stderr(&output)
+        .lines()
+        .filter_map(|line| Some(line.split_once("resources.yaml:")?.1.to_owned()))
+        .collect();
+    // The list itself; the port of the first Service, which the second shares; the first port of the third.
+    assert_eq!(places, ["2:1", "11:17", "17:111"]);
+}

@@ -21,8 +21,34 @@ pub struct Builder {
     /// Finished entries of open maps.
     pairs: Vec<Entry>,
     open: Vec<Open>,
-    /// The locations of equal keys in the text.
-    keys: FxHashMap<u32, (u32, u32)>,
+    keys: RecentKeys,
+}
+
+/// Where keys stand in the text, so that most repeated keys are stored once. One place per low bits of the hash: a key
+/// that another one has displaced is stored again.
+#[derive(Debug)]
+struct RecentKeys([StoredKey; RecentKeys::SIZE]);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct StoredKey {
+    hash: u32,
+    start: u32,
+    len: u32,
+}
+
+impl RecentKeys {
+    const SIZE: usize = 64;
+
+    #[inline]
+    fn slot(&mut self, hash: u32) -> &mut StoredKey {
+        &mut self.0[hash as usize % Self::SIZE]
+    }
+}
+
+impl Default for RecentKeys {
+    fn default() -> Self {
+        Self([StoredKey::default(); Self::SIZE])
+    }
 }
 
 #[derive(Debug)]
@@ -66,7 +92,7 @@ impl Builder {
 
     /// Creates an empty builder with room for `values` values, so that it need not grow.
     pub fn with_room(values: usize) -> Self {
-        let mut builder = Self {
+        Self {
             text: String::with_capacity(values * 16),
             nodes: Vec::with_capacity(values / 2),
             entries: Vec::with_capacity(values),
@@ -74,9 +100,7 @@ impl Builder {
             pairs: Vec::with_capacity(32),
             open: Vec::with_capacity(12),
             ..Self::default()
-        };
-        builder.keys.reserve(values);
-        builder
+        }
     }
 
     #[inline]
@@ -162,16 +186,15 @@ impl Builder {
     #[inline]
     pub fn hashed_key(&mut self, key: Key<'_>) {
         let (text, hash) = (key.text(), key.hash());
-        let known = self.keys.get(&hash).copied().filter(|&(start, len)| {
-            self.text
-                .get(start as usize..start as usize + len as usize)
-                .is_some_and(|known| known == text)
-        });
-        let (start, len) = known.unwrap_or_else(|| {
-            let place = self.append(text);
-            self.keys.insert(hash, place);
-            place
-        });
+        let known = *self.keys.slot(hash);
+        let stored = &self.text.as_bytes()[known.start as usize..known.start as usize + known.len as usize];
+        let (start, len) = if known.hash == hash && stored == text.as_bytes() {
+            (known.start, known.len)
+        } else {
+            let (start, len) = self.append(text);
+            *self.keys.slot(hash) = StoredKey { hash, start, len };
+            (start, len)
+        };
         match self.open.last_mut() {
             Some(Open::Map { key, .. }) => *key = Some((start, len, hash)),
             _ => panic!("a key outside of a map"),
