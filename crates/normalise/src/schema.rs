@@ -48,8 +48,23 @@ pub struct Field {
     pub nullable: bool,
     /// Whether Go's zero value is left out, so that a present value is another one.
     pub nonzero: bool,
-    /// The values that validation accepts; empty if it accepts others.
+    /// The values that validation accepts, of a list those of its elements; empty if it accepts others.
     pub choices: Vec<&'static str>,
+    /// The language of a text that validation accepts.
+    pub format: Option<Format>,
+}
+
+/// A language of texts that the API server checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// An RFC 1123 label.
+    Label,
+    /// An RFC 1123 subdomain.
+    Subdomain,
+    /// A key of labels.
+    Qualified,
+    /// The name of an environment variable.
+    EnvName,
 }
 
 /// Fields that every version of the API server has required, so that stored objects have them as well: the template of a
@@ -72,13 +87,62 @@ const BOUNDS: [(&str, &str, (i64, i64)); 2] = [
 ];
 
 /// Values of single fields that validation accepts, in code of its own, on creation and on update.
-const CHOICES: [(&str, &str, &[&str]); 1] = [
+const CHOICES: [(&str, &str, &[&str]); 15] = [
     // `ValidateService`.
     (
         "core.v1.ServiceSpec",
         "type",
         &["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"],
     ),
+    ("core.v1.ServiceSpec", "sessionAffinity", &["ClientIP", "None"]),
+    ("core.v1.ServiceSpec", "externalTrafficPolicy", &["Cluster", "Local"]),
+    ("core.v1.ServiceSpec", "internalTrafficPolicy", &["Cluster", "Local"]),
+    // `validateContainerPorts`.
+    ("core.v1.ContainerPort", "protocol", &["SCTP", "TCP", "UDP"]),
+    // `ValidateDeploymentStrategy`, `ValidateDaemonSetUpdateStrategy`, `ValidateStatefulSetSpec`.
+    ("apps.v1.DeploymentStrategy", "type", &["Recreate", "RollingUpdate"]),
+    (
+        "apps.v1.DaemonSetUpdateStrategy",
+        "type",
+        &["OnDelete", "RollingUpdate"],
+    ),
+    (
+        "apps.v1.StatefulSetUpdateStrategy",
+        "type",
+        &["OnDelete", "RollingUpdate"],
+    ),
+    (
+        "apps.v1.StatefulSetSpec",
+        "podManagementPolicy",
+        &["OrderedReady", "Parallel"],
+    ),
+    // `validateSeccompProfileField`, `validateAppArmorProfileField`.
+    ("core.v1.SeccompProfile", "type", PROFILES),
+    ("core.v1.AppArmorProfile", "type", PROFILES),
+    // `ValidateNetworkPolicySpec`, `validateHTTPIngressPath`.
+    ("networking.v1.NetworkPolicySpec", "policyTypes", &["Egress", "Ingress"]),
+    (
+        "networking.v1.HTTPIngressPath",
+        "pathType",
+        &["Exact", "ImplementationSpecific", "Prefix"],
+    ),
+    // `ValidateRoleBindingSubject`.
+    ("rbac.v1.Subject", "kind", &["Group", "ServiceAccount", "User"]),
+    // `validatePersistentVolumeClaimSpec`.
+    ("core.v1.PersistentVolumeClaimSpec", "accessModes", ACCESS_MODES),
+];
+
+const PROFILES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
+
+const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
+/// Formats of single fields that validation checks in code of its own, on creation and on update.
+const FORMATS: [(&str, &str, Format); 4] = [
+    // `validateContainerCommon`, `ValidateEnv`, `ValidateTolerations`.
+    ("core.v1.Container", "name", Format::Label),
+    ("core.v1.EphemeralContainer", "name", Format::Label),
+    ("core.v1.EnvVar", "name", Format::EnvName),
+    ("core.v1.Toleration", "key", Format::Qualified),
 ];
 
 fn known<T: Copy>(table: &[(&str, &str, T)], owner: &str, field: &str) -> Option<T> {
@@ -118,6 +182,8 @@ impl Type {
         if !decoded && let Some(more) = known(&CHOICES, self.name(), name) {
             choices.extend(more);
         }
+        let format = checks.iter().find_map(|check| check.format());
+        let own_format = known(&FORMATS, self.name(), name).filter(|_| !decoded);
         // A choice that clients may leave out is made by the server, such as the pull policy of images.
         let filled = default.is_some() || field.omit == Omit::Empty && !choices.is_empty();
         // A zero value behind a pointer is a value.
@@ -131,6 +197,7 @@ impl Type {
             nullable: field.omit == Omit::Never && nil && default.is_none() && !required,
             nonzero: !field.pointer && (drops_zero || required),
             choices,
+            format: format.or(own_format),
             shape,
         })
     }

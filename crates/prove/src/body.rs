@@ -24,6 +24,7 @@ mod request;
 mod shape;
 mod side;
 mod solve;
+mod split;
 mod text;
 mod value;
 

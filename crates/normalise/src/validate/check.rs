@@ -5,6 +5,7 @@
 use super::{Checker, Path, format};
 use crate::{
     node::Node,
+    schema::Format,
     table::{Field, Shape},
 };
 
@@ -126,6 +127,17 @@ impl Check {
     pub(crate) fn choices(self) -> Option<impl Iterator<Item = &'static str>> {
         let is_enumeration = matches!(self.rule, Rule::Enum | Rule::EnumAlways | Rule::RequiredEnum);
         (is_enumeration && !self.argument.is_empty()).then(|| self.argument.split(','))
+    }
+
+    /// The language of a string that is not empty.
+    pub(crate) fn format(self) -> Option<Format> {
+        match self.rule {
+            Rule::Label => Some(Format::Label),
+            Rule::Subdomain => Some(Format::Subdomain),
+            Rule::Qualified => Some(Format::Qualified),
+            Rule::EnvName => Some(Format::EnvName),
+            _ => None,
+        }
     }
 
     /// Whether the field must have a value.

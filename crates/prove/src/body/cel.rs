@@ -11,7 +11,7 @@ mod compare;
 mod equal;
 mod fold;
 mod moment;
-mod split;
+mod text;
 
 pub(super) use self::fold::renamed;
 
@@ -38,6 +38,14 @@ pub(super) struct Surroundings<'a> {
     pub(super) variables: FxHashMap<String, Option<&'a Program>>,
 }
 
+/// The values of a comprehension's second variable, by those of the first.
+enum Seconds {
+    /// The elements of a list, by their positions.
+    Items(Place),
+    /// The values of a map with constant keys.
+    Entries(Rc<[(Arc<str>, Value)]>),
+}
+
 /// Reads one program.
 pub(super) struct Reader<'a, 's> {
     pub(super) arena: &'s mut Arena,
@@ -46,8 +54,8 @@ pub(super) struct Reader<'a, 's> {
     slots: Vec<Option<Value>>,
     /// The elements that quantifiers around are about.
     bound: Vec<Place>,
-    /// The list whose positions the innermost comprehension goes through.
-    positions: Option<Place>,
+    /// What the second variable of the innermost comprehension goes through.
+    seconds: Option<Seconds>,
     depth: u32,
 }
 
@@ -98,7 +106,7 @@ fn value<'a>(
         surroundings,
         slots: vec![None; program.slots as usize],
         bound,
-        positions: None,
+        seconds: None,
         depth,
     };
     reader.read(program.root)
@@ -390,7 +398,7 @@ impl Reader<'_, '_> {
     }
 }
 
-fn unknown(arena: &mut Arena, name: &str, args: &[Sym], shape: Shape) -> Result<Value> {
+pub(super) fn unknown(arena: &mut Arena, name: &str, args: &[Sym], shape: Shape) -> Result<Value> {
     let mut places = Vec::new();
     let mut text = name.to_owned();
     for arg in args {
@@ -521,6 +529,10 @@ fn describe(sym: &Sym, places: &mut Vec<Place>) -> Result<String> {
                 None if measure.plus == 0 => "length $".to_owned(),
                 None => format!("length $+{}", measure.plus),
             }
+        }
+        Sym::Position(position) => {
+            places.push(position.place);
+            format!("{:?} {:?} {}", position.words, position.needle, position.last)
         }
         Sym::Quantity(super::value::Sized::At(place)) => {
             places.push(*place);

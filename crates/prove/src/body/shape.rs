@@ -188,7 +188,16 @@ impl Shape {
                 }
                 shape.nonzero = found.nonzero;
                 if !found.choices.is_empty() {
-                    shape.inner = Inner::Choice(found.choices.iter().map(|choice| Arc::from(*choice)).collect());
+                    shape.restrict(&Inner::Choice(
+                        found.choices.iter().map(|choice| Arc::from(*choice)).collect(),
+                    ));
+                }
+                // What is not set may be written as an empty text.
+                if let Some(format) = found
+                    .format
+                    .filter(|_| found.nonzero || matches!(shape.inner, Inner::List(_)))
+                {
+                    shape.restrict(&Inner::Text(vec![language(format)]));
                 }
                 // Validation requires containers (`pkg/apis/core/validation`, `validateContainers`).
                 if own.name() == "core.v1.PodSpec" && name == "containers" && !decoded {
@@ -216,6 +225,14 @@ impl Shape {
         }
     }
 
+    /// Limits a text, or the texts of a list.
+    fn restrict(&mut self, texts: &Inner) {
+        match &mut self.inner {
+            Inner::List(item) => item.restrict(texts),
+            inner => *inner = texts.clone(),
+        }
+    }
+
     /// An element of a list.
     pub(super) fn item(&self) -> Self {
         match &self.inner {
@@ -235,5 +252,15 @@ impl Shape {
             Inner::Unknown if self.kinds.has(Kind::Map) => entry(text(), Self::any()),
             _ => None,
         }
+    }
+}
+
+/// The texts of a format.
+fn language(format: schema::Format) -> Predicate {
+    match format {
+        schema::Format::Label => Predicate::In(Base::DnsLabel),
+        schema::Format::Subdomain => Predicate::In(Base::Subdomain),
+        schema::Format::Qualified => Predicate::In(Base::LabelKey),
+        schema::Format::EnvName => Predicate::Matches(Arc::from("^[ -<>-~]+$")),
     }
 }

@@ -45,6 +45,8 @@ pub(super) enum Sym {
     Words(Place, Words),
     /// The number of characters of a text.
     Length(Measure),
+    /// The position of a text within another one, -1 if it is not there.
+    Position(Rc<Position>),
     /// The number of elements of a list.
     Size(Rc<[Part]>),
     List(Rc<[Part]>),
@@ -101,6 +103,17 @@ impl Measure {
             _ => Predicate::Length(count),
         }
     }
+}
+
+/// Where a constant begins in a text of a document, or in one made from it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Position {
+    pub(super) place: Place,
+    pub(super) words: Words,
+    /// Not empty.
+    pub(super) needle: Arc<str>,
+    /// Whether the last occurrence counts, and not the first one.
+    pub(super) last: bool,
 }
 
 /// What steps are counted in.
@@ -172,6 +185,10 @@ pub(super) enum Edit {
     Replaced(char, Arc<str>),
     /// The piece at a position between separators of one character.
     Piece(Arc<str>, u32),
+    /// The characters from one position up to another, or to the end, of a text that has them.
+    Slice(usize, Option<usize>),
+    /// The text without white space at its ends.
+    Trimmed,
     /// One step of making a regular expression of a text with wildcards.
     Wildcards(Wildcards),
 }
@@ -200,13 +217,29 @@ impl Words {
                     Predicate::Between(Arc::clone(before), Box::new(inner), Arc::clone(after))
                 }
                 Edit::Replaced(old, new) => Predicate::Replaced(*old, Arc::clone(new), Box::new(inner)),
-                Edit::Piece(separator, position) => match Self::of_piece(separator, *position, &inner) {
-                    Some(whole) => whole,
-                    None => return unsupported("a predicate on a piece of a text"),
+                Edit::Piece(separator, position) => match separator.chars().next() {
+                    Some(separator) => Predicate::Piece(separator, *position, Box::new(inner)),
+                    None => return unsupported("pieces between no separators"),
                 },
+                Edit::Slice(from, to) => Predicate::Slice(*from, *to, Box::new(inner)),
+                Edit::Trimmed => Predicate::Trimmed(Box::new(inner)),
                 Edit::Wildcards(_) => return unsupported("a regular expression made from a text"),
             })
         })
+    }
+
+    /// The predicate of the texts that differ from the result; `None` if it is not modelled.
+    pub(super) fn changed(&self) -> Option<Predicate> {
+        let [edit] = self.0.as_slice() else { return None };
+        let matches = |pattern: &str| Some(Predicate::Matches(Arc::from(pattern)));
+        match edit {
+            Edit::Lower => matches("[A-Z]"),
+            Edit::Upper => matches("[a-z]"),
+            Edit::Replaced(old, new) if **new != *old.to_string() => {
+                Some(Predicate::Contains(Arc::from(old.to_string())))
+            }
+            _ => None,
+        }
     }
 
     /// The number of characters of the text; `None` if that is not modelled.

@@ -13,6 +13,7 @@ use super::{Reader, fold::substitute, value};
 use crate::body::{
     formula::{Formula, Place, Step},
     shape::{Inner, Kind, Shape},
+    split,
     value::{Part, Result, Sym, Truth, Value, unsupported},
 };
 
@@ -195,7 +196,7 @@ impl<'a> Reader<'a, '_> {
             Sym::Null | Sym::Bool(_) | Sym::Int(_) | Sym::Uint(_) | Sym::Double(_) | Sym::Text(_) | Sym::Words(..) => {
                 single(self.outside())
             }
-            Sym::Plus(..) | Sym::Minus(..) | Sym::Length(_) | Sym::Size(_) => single(self.outside()),
+            Sym::Plus(..) | Sym::Minus(..) | Sym::Length(_) | Sym::Size(_) | Sym::Position(_) => single(self.outside()),
             Sym::Steps(..) => single(self.outside()),
             Sym::Constant(_) | Sym::Quantity(_) | Sym::Moment(_) => unsupported("a field of a library's value"),
         }
@@ -216,9 +217,9 @@ impl<'a> Reader<'a, '_> {
                 if let (Some((text, separator)), Ok(position)) = (self.arena.split_of(place), u32::try_from(position))
                     && position < 64
                 {
-                    let long = self.pieces_at_least(text, &separator, position + 1);
+                    let long = split::at_least(self.arena, text, &separator, position + 1);
                     let short = self.arena.not(long);
-                    let piece = Value::of(Self::piece(text, &separator, position));
+                    let piece = Value::of(split::piece(text, &separator, position));
                     return Ok(vec![(long, Found::Value(piece)), (short, Found::Missing)]);
                 }
                 let is_list = self.arena.is_kind(place, Kind::List);

@@ -10,12 +10,12 @@ use kyvtest_go_compat::text::quantity::Quantity;
 
 use super::{Reader, compare::boolean, moment};
 use crate::body::{
-    formula::{Amount, Formula, Place, Step},
+    formula::{Amount, Formula, Step},
     shape::{Inner, Kind, Shape},
+    split,
     text::Predicate,
-    value::{Conversion, Edit, Measure, Part, Result, Sized, Sym, Truth, Value, Wildcards, Words, unsupported},
+    value::{Conversion, Edit, Measure, Part, Result, Sized, Sym, Truth, Value, unsupported},
 };
-use crate::language::Base;
 
 impl<'a> Reader<'a, '_> {
     pub(super) fn call(&mut self, call: &'a Call) -> Result<Value> {
@@ -89,7 +89,7 @@ impl<'a> Reader<'a, '_> {
                 super::lookup(self.arena, name, args)
             }
             ("split", [Sym::At(place), Sym::Text(separator)]) if separator.chars().count() == 1 => {
-                self.split(*place, separator)
+                split::pieces_of(self.arena, *place, separator)
             }
             ("duration", _) => self.moment("duration", args, true),
             ("timestamp", _) => self.moment("timestamp", args, false),
@@ -111,6 +111,13 @@ impl<'a> Reader<'a, '_> {
             ("join", [Sym::At(list), rest @ ..]) if self.arena.split_of(*list).is_some() => self.joined(*list, rest),
             ("format", [Sym::Text(format), Sym::List(values)]) => self.formatted(format, values, args),
             ("matches", [text, Sym::Words(place, words)]) => self.matched(text, *place, words, args),
+            ("substring", [sym, Sym::Int(from)]) => self.substring(sym, *from, None),
+            ("substring", [sym, Sym::Int(from), Sym::Int(to)]) => self.substring(sym, *from, Some(*to)),
+            ("charAt", [sym, Sym::Int(position)]) => self.character(sym, *position),
+            ("indexOf" | "lastIndexOf", [sym, Sym::Text(needle)]) if self.is_text_alone(sym) => {
+                self.position_of(sym, needle, call.function.name == "lastIndexOf")
+            }
+            ("trim", [sym]) => self.edited(sym, Edit::Trimmed),
             ("lowerAscii", [sym]) => self.edited(sym, Edit::Lower),
             ("upperAscii", [sym]) => self.edited(sym, Edit::Upper),
             ("dyn", [sym]) => Ok(Value::of(sym.clone())),
@@ -219,7 +226,7 @@ impl<'a> Reader<'a, '_> {
         let name = match sym {
             Sym::Null => "null_type",
             Sym::Bool(_) => "bool",
-            Sym::Int(_) | Sym::Size(_) | Sym::Length(_) => "int",
+            Sym::Int(_) | Sym::Size(_) | Sym::Length(_) | Sym::Position(_) => "int",
             Sym::Text(_) | Sym::Words(..) => "string",
             Sym::List(_) => "list",
             Sym::Map(_) => "map",
@@ -255,204 +262,6 @@ impl<'a> Reader<'a, '_> {
             .value([(is_list, Sym::List(Rc::from(flat))), (other, Sym::Error)]))
     }
 
-    /// The steps by which a text with wildcards becomes a regular expression, and a constant that it is applied to.
-    fn regex_of_wildcards(&mut self, name: &str, args: &[Sym]) -> Result<Option<Value>> {
-        let step = |place: &Place, words: &Words, step| {
-            let words = words.then(Edit::Wildcards(step));
-            Some(Value::of(Sym::Words(*place, words)))
-        };
-        let is = |sym: &Sym, text: &str| matches!(sym, Sym::Text(own) if &**own == text);
-        let ends = |words: &Words, step| words.0.last() == Some(&Edit::Wildcards(step));
-        Ok(match (name, args) {
-            ("regex.replace", [text, pattern, with]) if is(pattern, SPECIAL) && is(with, r"\\\0") => {
-                let (place, words) = match text {
-                    Sym::At(place) => (*place, Words::default()),
-                    Sym::Words(place, words) => (*place, words.clone()),
-                    _ => return Ok(None),
-                };
-                let is_text = self.arena.is_kind(place, Kind::Text);
-                let other = self.arena.not(is_text);
-                let words = words.then(Edit::Wildcards(Wildcards::Escaped));
-                Some(
-                    self.arena
-                        .value([(is_text, Sym::Words(place, words)), (other, Sym::Error)]),
-                )
-            }
-            ("replace", [Sym::Words(place, words), old, new])
-                if ends(words, Wildcards::Escaped) && is(old, "*") && is(new, ".*") =>
-            {
-                step(place, words, Wildcards::Any)
-            }
-            ("replace", [Sym::Words(place, words), old, new])
-                if ends(words, Wildcards::Any) && is(old, "?") && is(new, ".") =>
-            {
-                step(place, words, Wildcards::One)
-            }
-            ("matches", [Sym::Text(text), Sym::Words(place, words)]) => match words.wildcards() {
-                Some(words) => {
-                    let predicate = words.before(Predicate::PatternOf(Arc::clone(text)))?;
-                    Some(Value::of(Sym::Bool(self.arena.text(*place, predicate))))
-                }
-                None => None,
-            },
-            _ => None,
-        })
-    }
-
-    /// Whether a text has a predicate; what is no text is an error.
-    fn tested(&mut self, sym: &Sym, predicate: Predicate, name: &str) -> Result<Value> {
-        let (place, words) = match sym {
-            Sym::Text(text) => return Ok(Value::bool(predicate.holds(text))),
-            Sym::At(place) => (*place, Words::default()),
-            Sym::Words(place, words) => (*place, words.clone()),
-            Sym::Constant(_) | Sym::Variables => return unsupported(format!("`{name}` of a library's value")),
-            _ => return Ok(Value::error()),
-        };
-        let is_text = self.arena.is_kind(place, Kind::Text);
-        if !predicate.is_regular() {
-            let value = self.unknown(&format!("{name} {predicate:?}"), std::slice::from_ref(sym), boolean())?;
-            let Truth { yes, .. } = self.arena.truth(&value);
-            let not = self.arena.not(yes);
-            let (yes, no) = (self.arena.and([is_text, yes]), self.arena.and([is_text, not]));
-            return Ok(Truth { yes, no }.value(self.arena));
-        }
-        let holds = self.arena.text(place, words.before(predicate)?);
-        let not = self.arena.not(holds);
-        let (yes, no) = (self.arena.and([is_text, holds]), self.arena.and([is_text, not]));
-        Ok(Truth { yes, no }.value(self.arena))
-    }
-
-    /// A relation of two texts of documents.
-    fn text_relation(&mut self, name: &str, a: &Sym, b: &Sym) -> Result<Value> {
-        let mut texts = Vec::new();
-        for sym in [a, b] {
-            match sym {
-                Sym::At(place) | Sym::Words(place, _) => texts.push(self.arena.is_kind(*place, Kind::Text)),
-                Sym::Text(_) => {}
-                Sym::Constant(_) | Sym::Variables => return unsupported(format!("`{name}` of a library's value")),
-                _ => return Ok(Value::error()),
-            }
-        }
-        let both = self.arena.and(texts);
-        let value = self.unknown(name, &[a.clone(), b.clone()], boolean())?;
-        let Truth { yes, .. } = self.arena.truth(&value);
-        let not = self.arena.not(yes);
-        let (yes, no) = (self.arena.and([both, yes]), self.arena.and([both, not]));
-        Ok(Truth { yes, no }.value(self.arena))
-    }
-
-    fn edited(&mut self, sym: &Sym, edit: Edit) -> Result<Value> {
-        match sym {
-            Sym::Text(text) => Ok(Value::text(&match edit {
-                Edit::Lower => text.to_ascii_lowercase(),
-                Edit::Upper => text.to_ascii_uppercase(),
-                Edit::Replaced(old, new) => text.replace(old, &new),
-                _ => return unsupported("a text"),
-            })),
-            Sym::At(place) => {
-                let is_text = self.arena.is_kind(*place, Kind::Text);
-                let other = self.arena.not(is_text);
-                let sym = Sym::Words(*place, Words(vec![edit]));
-                Ok(self.arena.value([(is_text, sym), (other, Sym::Error)]))
-            }
-            Sym::Words(place, words) => Ok(Value::of(Sym::Words(*place, words.then(edit)))),
-            Sym::Constant(_) | Sym::Variables => unsupported("a case of a library's value"),
-            _ => Ok(Value::error()),
-        }
-    }
-
-    /// The pieces of a text with another text between them.
-    fn joined(&mut self, list: Place, rest: &[Sym]) -> Result<Value> {
-        let between = match rest {
-            [] => Arc::from(""),
-            [Sym::Text(text)] => Arc::clone(text),
-            _ => return unsupported("`join` with a computed separator"),
-        };
-        match self.arena.split_of(list) {
-            Some((text, separator)) if single(&separator).is_some() => {
-                let old = single(&separator).unwrap_or_default();
-                self.edited(&Sym::At(text), Edit::Replaced(old, between))
-            }
-            _ => unsupported("`join`"),
-        }
-    }
-
-    /// `format` with one value that is a text, or an integer in plain digits.
-    fn formatted(&mut self, format: &str, values: &Rc<[Part]>, args: &[Sym]) -> Result<Value> {
-        let plain = || {
-            let (before, after) = format.split_once('%')?;
-            let verb = after.chars().next().filter(|verb| matches!(verb, 's' | 'd'))?;
-            let after = &after[1..];
-            let [Part::One(Formula::TRUE, value)] = &**values else {
-                return None;
-            };
-            (!after.contains('%')).then(|| (before, verb, after, value.clone()))
-        };
-        let Some((before, verb, after, value)) = plain() else {
-            return self.unknown("format", args, Shape::of(Kind::Text, Inner::Text(Vec::new())));
-        };
-        self.each(&value, |reader, sym| {
-            let is = |reader: &Self, place: &Place, kind: Kind| {
-                let kinds = reader.arena.shape(*place).kinds;
-                kinds.is_single() && kinds.has(kind)
-            };
-            let text = match (verb, sym) {
-                (_, Sym::Int(number)) => Value::text(&number.to_string()),
-                ('s', Sym::Text(text)) => Value::text(text),
-                ('s', Sym::Words(..)) => Value::of(sym.clone()),
-                ('s', Sym::At(place)) if is(reader, place, Kind::Text) => Value::of(sym.clone()),
-                (_, Sym::At(place)) if is(reader, place, Kind::Int) => {
-                    reader.unknown("string", std::slice::from_ref(sym), text_shape())?
-                }
-                _ => return reader.unknown("format", args, text_shape()),
-            };
-            let start = Sym::Text(Arc::from(before));
-            let whole = reader.each(&text, |reader, text| reader.surrounded(&start, text))?;
-            let end = Sym::Text(Arc::from(after));
-            reader.each(&whole, |reader, text| reader.surrounded(text, &end))
-        })
-    }
-
-    /// Two texts one after the other, of which one may be empty or an error.
-    fn surrounded(&mut self, first: &Sym, second: &Sym) -> Result<Value> {
-        let is_empty = |sym: &Sym| matches!(sym, Sym::Text(text) if text.is_empty());
-        match (first, second) {
-            (Sym::Error, _) | (_, Sym::Error) => Ok(Value::error()),
-            _ if is_empty(first) => Ok(Value::of(second.clone())),
-            _ if is_empty(second) => Ok(Value::of(first.clone())),
-            _ => self.add(first, second),
-        }
-    }
-
-    /// `matches` with an expression made from a text of letters, digits and `-`, which all stand for themselves.
-    fn matched(&mut self, text: &Sym, place: Place, words: &Words, args: &[Sym]) -> Result<Value> {
-        let kinds = |place: Place| self.arena.shape(place).kinds;
-        let is_text = match text {
-            Sym::At(at) => kinds(*at).is_single() && kinds(*at).has(Kind::Text),
-            text => matches!(text, Sym::Text(_)),
-        };
-        let plain = is_text && self.arena.shape(place).inner == Inner::Text(vec![Predicate::In(Base::DnsLabel)]);
-        let parts = match words.0.as_slice() {
-            [Edit::Between(before, after)] if plain => literal_around(before, after),
-            [] if plain => literal_around("", ""),
-            _ => None,
-        };
-        let Some((relation, before, after)) = parts else {
-            return self.unknown("matches", args, boolean());
-        };
-        let words = Words::default().then(Edit::Between(Arc::from(before), Arc::from(after)));
-        let part = if words.0.is_empty() {
-            Sym::At(place)
-        } else {
-            Sym::Words(place, words)
-        };
-        if relation == "==" {
-            let equal = self.equal(text, &part)?;
-            return Ok(Value::of(Sym::Bool(equal)));
-        }
-        self.text_relation(relation, text, &part)
-    }
-
     fn size(&mut self, sym: &Sym) -> Result<Value> {
         match sym {
             Sym::Text(text) => Ok(Value::of(Sym::Int(
@@ -467,7 +276,7 @@ impl<'a> Reader<'a, '_> {
             Sym::At(place) => {
                 let place = *place;
                 if let Some((text, separator)) = self.arena.split_of(place) {
-                    return self.piece_count(place, text, &separator);
+                    return split::count(self.arena, place, text, &separator);
                 }
                 let mut cases = Vec::new();
                 let is_text = self.arena.is_kind(place, Kind::Text);
@@ -599,28 +408,8 @@ fn sum(a: &Sized, b: &Sized, minus: bool) -> Option<Sized> {
 /// The beginning of the names of types.
 pub(super) const TYPE: &str = "type ";
 
-/// The characters of texts with wildcards that regular expressions read otherwise.
-const SPECIAL: &str = r"[\\.+^$()|{}\[\]]";
-
-/// The relation of a text to the literal that an expression is, without its anchors; `None` if it is not a literal.
-fn literal_around<'t>(before: &'t str, after: &'t str) -> Option<(&'static str, &'t str, &'t str)> {
-    let (start, before) = before.strip_prefix('^').map_or((false, before), |rest| (true, rest));
-    let (end, after) = after.strip_suffix('$').map_or((false, after), |rest| (true, rest));
-    let plain = |text: &str| {
-        text.chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_/:@ ,=".contains(c))
-    };
-    let relation = match (start, end) {
-        (true, true) => "==",
-        (true, false) => "startsWith",
-        (false, true) => "endsWith",
-        (false, false) => "contains",
-    };
-    (plain(before) && plain(after)).then_some((relation, before, after))
-}
-
 /// The only character of a text.
-fn single(text: &str) -> Option<char> {
+pub(super) fn single(text: &str) -> Option<char> {
     let mut characters = text.chars();
     characters.next().filter(|_| characters.next().is_none())
 }
@@ -635,7 +424,7 @@ fn integer() -> Shape {
     Shape::of(Kind::Int, Inner::Int(i64::MIN, i64::MAX))
 }
 
-fn text_shape() -> Shape {
+pub(super) fn text_shape() -> Shape {
     Shape::of(Kind::Text, Inner::Text(Vec::new()))
 }
 

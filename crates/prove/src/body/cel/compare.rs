@@ -8,6 +8,7 @@ use super::{Reader, attribute::Found, equal::numeric};
 use crate::body::{
     formula::{Atom, Formula, Place},
     shape::{Inner, Kind, Shape},
+    split,
     value::{Edit, Measure, Moment, Part, Result, Sized, Sym, Truth, Value, Words, unsupported},
 };
 
@@ -86,7 +87,7 @@ impl Reader<'_, '_> {
                     None => self.unknown(name, &[a.clone(), b.clone()], boolean()),
                 }
             }
-            (Sym::Length(_) | Sym::Size(_), Sym::Int(number)) => {
+            (Sym::Length(_) | Sym::Size(_) | Sym::Position(_), Sym::Int(number)) => {
                 // At most n: not at least n + 1.
                 let least = if or_equal { number.checked_add(1) } else { Some(*number) };
                 match least {
@@ -98,7 +99,7 @@ impl Reader<'_, '_> {
                     }
                 }
             }
-            (Sym::Int(number), Sym::Length(_) | Sym::Size(_)) => {
+            (Sym::Int(number), Sym::Length(_) | Sym::Size(_) | Sym::Position(_)) => {
                 let least = if or_equal { Some(*number) } else { number.checked_add(1) };
                 match least {
                     None => yes(Formula::FALSE),
@@ -172,8 +173,11 @@ impl Reader<'_, '_> {
         self.unknown(name, &[Sym::At(a), Sym::At(b)], boolean())
     }
 
-    /// Whether a length or size is at least a number.
+    /// Whether a length, size or position is at least a number.
     pub(super) fn counted(&mut self, sym: &Sym, least: i64) -> Result<Formula> {
+        if let Sym::Position(position) = sym {
+            return self.begins_at_least(position, least);
+        }
         if let Sym::Length(measure) = sym {
             return Ok(self.arena.text(measure.place, measure.at_least(least)));
         }
@@ -255,7 +259,7 @@ impl Reader<'_, '_> {
         };
         let reached = match u32::try_from(count) {
             Err(_) | Ok(0) => Formula::of(count <= 0),
-            Ok(count) if count < 64 => self.pieces_at_least(a.place, &old.to_string(), count + 1),
+            Ok(count) if count < 64 => split::at_least(self.arena, a.place, &old.to_string(), count + 1),
             Ok(_) => return unsupported("a large number of characters"),
         };
         Ok(if wanted { reached } else { self.arena.not(reached) })

@@ -4,7 +4,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use super::{Reader, call::TYPE, compare::boolean};
+use super::{Reader, call::TYPE, compare::boolean, fold::substitute};
 use crate::body::{
     formula::{Atom, Formula, Place},
     shape::Kind,
@@ -54,7 +54,8 @@ impl Reader<'_, '_> {
                     }
                 }
             }
-            (Sym::Length(_) | Sym::Size(_), Sym::Int(number)) | (Sym::Int(number), Sym::Length(_) | Sym::Size(_)) => {
+            (Sym::Length(_) | Sym::Size(_) | Sym::Position(_), Sym::Int(number))
+            | (Sym::Int(number), Sym::Length(_) | Sym::Size(_) | Sym::Position(_)) => {
                 let counted = if matches!(a, Sym::Int(_)) { b } else { a };
                 let Some(next) = number.checked_add(1) else {
                     return Ok(Formula::FALSE);
@@ -164,6 +165,8 @@ impl Reader<'_, '_> {
                 let some = self.counted(&Sym::Size(Rc::clone(b)), 1)?;
                 Ok(self.arena.not(some))
             }
+            (None, Some(values), _, _) => self.computed_list_is(a, &values),
+            (Some(values), None, _, _) => self.computed_list_is(b, &values),
             _ => unsupported("an equality of computed lists"),
         }
     }
@@ -176,6 +179,34 @@ impl Reader<'_, '_> {
         for (position, value) in values.iter().enumerate() {
             let item = self.arena.item(list, u32::try_from(position).unwrap_or(u32::MAX));
             all.push(self.equal_values(&Value::of(Sym::At(item)), value)?);
+        }
+        Ok(self.arena.and(all))
+    }
+
+    /// Whether a list with one element for each of a list of a document is a list of these values.
+    fn computed_list_is(&mut self, parts: &[Part], values: &[Value]) -> Result<Formula> {
+        let [
+            Part::Each {
+                outer,
+                list,
+                bound,
+                keep: Formula::TRUE,
+                value: made,
+            },
+        ] = parts
+        else {
+            return unsupported("an equality of computed lists");
+        };
+        if !outer.is_empty() {
+            return unsupported("an equality of computed lists");
+        }
+        let count = u32::try_from(values.len()).unwrap_or(u32::MAX);
+        let (least, more) = (self.size_at_least(*list, count)?, self.size_at_least(*list, count + 1)?);
+        let mut all = vec![least, self.arena.not(more)];
+        for (position, value) in (0..).zip(values) {
+            let item = self.arena.item(*list, position);
+            let own = substitute(self.arena, made, *bound, item);
+            all.push(self.equal_values(&own, value)?);
         }
         Ok(self.arena.and(all))
     }
@@ -247,6 +278,15 @@ impl Reader<'_, '_> {
                     }
                 }
             }
+            Sym::Words(own, words)
+                if *own == place
+                    && let Some(predicate) = words.changed() =>
+            {
+                let is_text = is(self, Kind::Text);
+                let changed = self.arena.text(place, predicate);
+                let same = self.arena.not(changed);
+                self.arena.and([is_text, same])
+            }
             Sym::Words(..) => {
                 let is_text = is(self, Kind::Text);
                 let value = self.unknown("==", &[Sym::At(place), other.clone()], boolean())?;
@@ -256,6 +296,7 @@ impl Reader<'_, '_> {
             Sym::Minus(..)
             | Sym::Length(_)
             | Sym::Size(_)
+            | Sym::Position(_)
             | Sym::Steps(..)
             | Sym::Constant(_)
             | Sym::Moment(_)
@@ -380,6 +421,7 @@ fn rank(sym: &Sym) -> u8 {
         | Sym::Minus(..)
         | Sym::Length(_)
         | Sym::Steps(..)
+        | Sym::Position(_)
         | Sym::Size(_) => 2,
         Sym::Text(_) | Sym::Words(..) => 3,
         Sym::List(_) => 4,

@@ -7,11 +7,11 @@ use std::rc::Rc;
 
 use kyvtest_cel::program::{Fold, FoldKind, NodeId};
 
-use super::Reader;
+use super::{Reader, Seconds};
 use crate::body::{
     formula::{Arena, Formula, Place},
     shape::{Inner, Kind, Shape},
-    value::{Measure, Moment, Part, Result, Sym, Truth, Value, unsupported},
+    value::{Measure, Moment, Part, Position, Result, Sym, Truth, Value, unsupported},
 };
 
 impl<'a> Reader<'a, '_> {
@@ -61,10 +61,10 @@ impl<'a> Reader<'a, '_> {
                 for (key, _) in entries.iter() {
                     parts.push(Part::One(Formula::TRUE, Value::of(Sym::Text(key.clone()))));
                 }
-                if fold.second.is_some() {
-                    return unsupported("a comprehension with two variables over a map literal");
-                }
-                reader.over(fold, &parts)
+                let outer = reader.seconds.replace(Seconds::Entries(Rc::clone(entries)));
+                let value = reader.run(fold, &parts);
+                reader.seconds = outer;
+                value
             }
             Sym::Constant(_) | Sym::Quantity(_) => unsupported("a comprehension over a library's value"),
             _ => Ok(Value::error()),
@@ -134,10 +134,26 @@ impl<'a> Reader<'a, '_> {
         for (position, part) in (0i64..).zip(&parts) {
             positions.push(part.with(part.keep(), Value::of(Sym::Int(position))));
         }
-        let outer = self.positions.replace(list);
+        let outer = self.seconds.replace(Seconds::Items(list));
         let value = self.run(fold, &positions);
-        self.positions = outer;
+        self.seconds = outer;
         value
+    }
+
+    /// The value of a comprehension's second variable, if that depends on the first one.
+    fn second(&mut self, first: &Sym) -> Option<Value> {
+        match (self.seconds.as_ref()?, first) {
+            (Seconds::Items(list), Sym::Int(position)) => {
+                let list = *list;
+                let item = self.arena.item(list, u32::try_from(*position).ok()?);
+                Some(Value::of(Sym::At(item)))
+            }
+            (Seconds::Entries(entries), Sym::Text(key)) => {
+                let (_, value) = entries.iter().find(|(own, _)| own == key)?;
+                Some(value.clone())
+            }
+            _ => None,
+        }
     }
 
     fn over(&mut self, fold: &'a Fold, parts: &[Part]) -> Result<Value> {
@@ -205,12 +221,10 @@ impl<'a> Reader<'a, '_> {
         self.bound.extend(part.bounds());
         let slot = fold.variable.0 as usize;
         let outer = self.slots[slot].replace(part.value().clone());
-        if let (Some(second), Some(list), Some(Sym::Int(position))) =
-            (fold.second, self.positions, part.value().single())
-            && let Ok(position) = u32::try_from(*position)
+        if let (Some(second), Some(first)) = (fold.second, part.value().single())
+            && let Some(value) = self.second(first)
         {
-            let item = self.arena.item(list, position);
-            self.slots[second.0 as usize] = Some(Value::of(Sym::At(item)));
+            self.slots[second.0 as usize] = Some(value);
         }
         let result = read(self);
         self.slots[slot] = outer;
@@ -340,6 +354,10 @@ pub(super) fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Plac
                 place: arena.move_place(measure.place, from, to),
                 ..measure.clone()
             }),
+            Sym::Position(position) => Sym::Position(Rc::new(Position {
+                place: arena.move_place(position.place, from, to),
+                ..(**position).clone()
+            })),
             Sym::Steps(place, steps) => Sym::Steps(arena.move_place(*place, from, to), *steps),
             Sym::Moment(moment) => Sym::Moment(Moment {
                 at: moment.at.map(|place| arena.move_place(place, from, to)),

@@ -56,6 +56,10 @@ fn the_product_agrees_with_trying_everything() {
         text("b*"),
         Box::new(Predicate::StartsWith(text("b*b"))),
     ));
+    predicates.push(Predicate::Slice(1, Some(3), Box::new(Predicate::Is(text("b-")))));
+    predicates.push(Predicate::Slice(2, None, Box::new(Predicate::Matches(text("^a?$")))));
+    predicates.push(Predicate::Piece('-', 1, Box::new(Predicate::Matches(text("^ab?$")))));
+    predicates.push(Predicate::Piece('-', 0, Box::new(Predicate::Lower(Box::new(cased)))));
     agree(&predicates, &all_texts(['a', 'b', 'A', '-', '*']));
 }
 
@@ -78,4 +82,18 @@ fn agree(predicates: &[Predicate], texts: &[String]) {
             }
         }
     }
+}
+
+#[test]
+fn trimmed_texts_agree_with_trying_everything() {
+    let text = |text: &str| Arc::<str>::from(text);
+    let trimmed = |inner: Predicate| Predicate::Trimmed(Box::new(inner));
+    let predicates = [
+        trimmed(Predicate::Is(text("a"))),
+        trimmed(Predicate::Is(text("a \u{a0}b"))),
+        trimmed(Predicate::EndsWith(text("b"))),
+        trimmed(Predicate::Length(2)),
+        Predicate::Matches(text(" $")),
+    ];
+    agree(&predicates, &all_texts(['a', 'b', ' ', '\u{a0}']));
 }

@@ -9,6 +9,7 @@ use super::{Queried, Reader, compare::equal, fresh};
 use crate::body::{
     formula::{Arena, Formula, Place},
     shape::{Inner, Kind},
+    split,
     text::Predicate,
     value::{Edit, Measure, Part, Result, Sym, Value, Words, unsupported},
 };
@@ -75,8 +76,15 @@ impl Reader<'_, '_, '_> {
             ("pattern_match", [Sym::Text(pattern), Sym::Text(text)]) => {
                 Ok(Queried::of(Value::bool(wildcard::matches(pattern, text))))
             }
-            ("to_lower", [text]) => cased(arena, text, &Edit::GoLower),
-            ("to_upper", [text]) => cased(arena, text, &Edit::GoUpper),
+            ("to_lower", [text]) => edited(arena, text, &Edit::GoLower),
+            ("to_upper", [text]) => edited(arena, text, &Edit::GoUpper),
+            ("split", [Sym::At(place), Sym::Text(separator)]) if separator.chars().count() == 1 => {
+                split(arena, *place, separator)
+            }
+            ("replace_all", [text, Sym::Text(old), Sym::Text(new)]) if old.chars().count() == 1 => {
+                let old = old.chars().next().unwrap_or_default();
+                edited(arena, text, &Edit::Replaced(old, Arc::clone(new)))
+            }
             ("not_null", args) => Ok(Queried::of(first_not_null(arena, args))),
             _ => unsupported(format!("the function `{name}`")),
         }
@@ -90,6 +98,9 @@ impl Reader<'_, '_, '_> {
             Sym::Map(entries) => Queried::of(Value::of(Sym::Int(entries.len() as i64))),
             Sym::At(place) => {
                 let place = *place;
+                if let Some((text, separator)) = arena.split_of(place) {
+                    return Ok(Queried::of(split::count(arena, place, text, &separator)?));
+                }
                 let mut cases = Vec::new();
                 let is_text = arena.is_kind(place, Kind::Text);
                 cases.push((is_text, Sym::Length(Measure::of(place))));
@@ -201,6 +212,17 @@ pub(super) fn structure_keys(arena: &mut Arena, place: Place) -> Option<Vec<Part
     Some(parts)
 }
 
+/// The pieces of a text; what is no text is an error of the query.
+fn split(arena: &mut Arena, text: Place, separator: &Arc<str>) -> Result<Queried> {
+    let mut pieces = split::pieces_of(arena, text, separator)?;
+    pieces.0.retain(|(_, sym)| *sym != Sym::Error);
+    let is_text = arena.is_kind(text, Kind::Text);
+    Ok(Queried {
+        value: pieces,
+        failed: arena.not(is_text),
+    })
+}
+
 /// Whether a text has a predicate.
 fn tested(arena: &mut Arena, sym: &Sym, predicate: &Predicate) -> Result<Queried> {
     let (place, words) = match sym {
@@ -217,12 +239,14 @@ fn tested(arena: &mut Arena, sym: &Sym, predicate: &Predicate) -> Result<Queried
     })
 }
 
-fn cased(arena: &mut Arena, sym: &Sym, edit: &Edit) -> Result<Queried> {
+fn edited(arena: &mut Arena, sym: &Sym, edit: &Edit) -> Result<Queried> {
     let (place, words) = match sym {
         Sym::Text(text) => {
             let text = match edit {
                 Edit::GoLower => case::lower(text),
-                _ => case::upper(text),
+                Edit::GoUpper => case::upper(text),
+                Edit::Replaced(old, new) => text.replace(*old, new),
+                _ => return unsupported("a text"),
             };
             return Ok(Queried::of(Value::text(&text)));
         }

@@ -9,6 +9,7 @@ use crate::body::{
     cel::renamed,
     formula::{Arena, Formula},
     shape::Kind,
+    split,
     value::{Part, Result, Sym, Value, unsupported},
 };
 
@@ -168,6 +169,12 @@ fn position_of(arena: &mut Arena, value: &Value, position: u32) -> Result<Value>
         Sym::Error => Ok(Value::error()),
         Sym::At(place) => {
             let place = *place;
+            if let Some((text, separator)) = arena.split_of(place) {
+                let there = split::at_least(arena, text, &separator, position + 1);
+                let absent = arena.not(there);
+                let piece = split::piece(text, &separator, position);
+                return Ok(arena.value([(there, piece), (absent, Sym::Null)]));
+            }
             let is_list = arena.is_kind(place, Kind::List);
             if is_list == Formula::FALSE {
                 return Ok(Value::of(Sym::Null));
