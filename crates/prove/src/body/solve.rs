@@ -6,14 +6,15 @@
 //! property gets elements of its own, or those that are there already where their number is limited; and a statement that
 //! fewer have it is checked for every choice of the elements that there are. No upstream counterpart.
 
+mod texts;
 mod theory;
 
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use self::theory::Verdict;
 pub(super) use self::theory::{Taste, Theory, class, integer_values};
+use self::{texts::Remembered, theory::Verdict};
 use super::{
     formula::{Arena, Atom, AtomId, Formula, Node, Place, Signature, Step},
     shape::Kind,
@@ -84,6 +85,7 @@ pub(super) struct Solver<'s> {
     /// Models that were refused: each is a set of literals that must not hold together again.
     pub(super) refused: Vec<Formula>,
     unknown: Option<Cut>,
+    remembered: Remembered,
 }
 
 /// How many elements are made before those that are there are tried first.
@@ -103,6 +105,7 @@ impl<'s> Solver<'s> {
             budget,
             refused: Vec::new(),
             unknown: None,
+            remembered: Remembered::default(),
         }
     }
 
@@ -115,13 +118,14 @@ impl<'s> Solver<'s> {
             goals,
             ..State::default()
         };
-        match self.search(state) {
+        match self.search(state, true) {
             Some(model) => SolveResult::Yes(Box::new(model)),
             None => self.unknown.map_or(SolveResult::No, SolveResult::Incomplete),
         }
     }
 
-    fn search(&mut self, first: State) -> Option<Model> {
+    /// Looks for a model of a state. `divides`: goals about single texts are decided apart first.
+    fn search(&mut self, first: State, divides: bool) -> Option<Model> {
         let mut open = vec![first];
         while let Some(mut state) = open.pop() {
             if *self.budget == 0 || self.arena.size() > MEMORY {
@@ -129,7 +133,7 @@ impl<'s> Solver<'s> {
                 return None;
             }
             *self.budget -= 1;
-            if !self.propagate(&mut state) {
+            if !self.propagate(&mut state) || divides && !self.texts_fit(&state) {
                 continue;
             }
             if let Some((atom, holds)) = self.choose(&state) {
