@@ -18,6 +18,7 @@ pub mod explain;
 mod formula;
 mod hunt;
 pub mod mutation;
+mod parts;
 mod read;
 mod refusal;
 mod request;
@@ -557,9 +558,8 @@ impl Match<'_> {
                 continue;
             }
             let (not_ours, not_theirs) = (arena.not(ours), arena.not(theirs));
-            for (yes, no) in [(ours, not_theirs), (not_ours, theirs)] {
-                let differs = arena.and([within, yes, no]);
-                match self.question(&mut arena, theory, &request, differs) {
+            for (yes, no) in [(ours, not_theirs), (theirs, not_ours)] {
+                match self.question(&mut arena, theory, &request, [within, yes, no]) {
                     Found::Equal => {}
                     Found::Differs(found) => return Found::Differs(found),
                     // One that no request shows is the last word about the class.
@@ -573,17 +573,27 @@ impl Match<'_> {
         open.map_or(Found::Equal, Found::Open)
     }
 
-    /// Looks for a request on which a formula holds and the engines differ.
-    fn question(&mut self, arena: &mut Arena, theory: &mut Theory, request: &Request<'_>, formula: Formula) -> Found {
-        let goal = arena.and(request.assumptions.iter().copied().chain([formula]));
+    /// Looks for a request on which one side has an effect, the other has not, and the engines differ.
+    fn question(
+        &mut self,
+        arena: &mut Arena,
+        theory: &mut Theory,
+        request: &Request<'_>,
+        [within, yes, no]: [Formula; 3],
+    ) -> Found {
+        let base = arena.and(request.assumptions.iter().copied().chain([within]));
+        let goal = arena.and([base, yes, no]);
         let mut budget = self.cases;
+        let mut first = Some([base, yes, no]);
         let mut refused = Vec::new();
         let mut reason = String::new();
         for _ in 0..MODELS {
             if self.options.is_stopped() {
                 return Found::Open(Open::new(Cause::Unsupported, "stopped"));
             }
-            let answer = {
+            let answer = if let Some(question) = first.take() {
+                parts::solve(arena, theory, question, &mut budget)
+            } else {
                 let mut solver = Solver::new(arena, theory, &mut budget);
                 solver.refused.clone_from(&refused);
                 solver.solve(goal)

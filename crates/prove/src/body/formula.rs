@@ -511,6 +511,14 @@ impl Arena {
         self.join(parts, false)
     }
 
+    /// The opposite of a formula, if it was ever made.
+    fn known_negation(&self, formula: Formula) -> Option<Formula> {
+        match *self.look(formula) {
+            Node::Literal(atom, holds) => self.node_ids.get(&Node::Literal(atom, !holds)).copied(),
+            _ => self.negations.get(&formula).copied(),
+        }
+    }
+
     fn join(&mut self, parts: impl IntoIterator<Item = Formula>, is_and: bool) -> Formula {
         let (neutral, decisive) = (Formula::of(is_and), Formula::of(!is_and));
         let mut flat: Vec<Formula> = Vec::new();
@@ -526,22 +534,37 @@ impl Arena {
         flat.sort_unstable();
         flat.dedup();
         let has = |part: &Formula| flat.binary_search(part).is_ok();
-        for part in &flat {
-            if let Node::Literal(atom, true) = *self.look(*part) {
-                let opposite = self.node_ids.get(&Node::Literal(atom, false));
-                if opposite.is_some_and(has) {
-                    return decisive;
-                }
-            } else if self.negations.get(part).is_some_and(has) {
-                return decisive;
-            }
+        if flat
+            .iter()
+            .any(|part| self.known_negation(*part).is_some_and(|other| has(&other)))
+        {
+            return decisive;
         }
-        // Absorption: `a || (a && b)` is `a`.
-        let absorbed = |part: &Formula| match (self.look(*part), is_and) {
-            (Node::Or(inner), true) | (Node::And(inner), false) => inner.iter().any(has),
-            _ => false,
+        let inner = |part: &Formula| match (self.look(*part), is_and) {
+            (Node::Or(inner), true) | (Node::And(inner), false) => Rc::clone(inner),
+            _ => Rc::from([]),
         };
-        let flat: Vec<Formula> = flat.iter().copied().filter(|part| !absorbed(part)).collect();
+        // Only what has no atoms but theirs can be one of the parts, or the opposite of one.
+        let atoms = flat.iter().fold(0, |all, part| all | self.signature(*part));
+        let may_have = |part: &Formula| self.signature(*part) & !atoms == 0;
+        // Absorption: `a || (a && b)` is `a`.
+        let absorbed = |part: &Formula| inner(part).iter().any(|part| may_have(part) && has(part));
+        // Resolution: `a || (!a && b)` is `a || b`.
+        let resolved = |part: &Formula| may_have(part) && self.known_negation(*part).is_some_and(|other| has(&other));
+        let shrinks = |part: &Formula| inner(part).iter().any(resolved);
+        let (shrinking, flat): (Vec<Formula>, Vec<Formula>) =
+            flat.iter().copied().filter(|part| !absorbed(part)).partition(shrinks);
+        if !shrinking.is_empty() {
+            let rests: Vec<Vec<Formula>> = shrinking
+                .iter()
+                .map(|part| inner(part).iter().copied().filter(|part| !resolved(part)).collect())
+                .collect();
+            let mut parts = flat;
+            for rest in rests {
+                parts.push(self.join(rest, !is_and));
+            }
+            return self.join(parts, is_and);
+        }
         match flat.as_slice() {
             [] => neutral,
             [one] => *one,

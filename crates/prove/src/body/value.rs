@@ -428,13 +428,15 @@ impl Truth {
 
     pub(super) fn error(self, arena: &mut Arena) -> Formula {
         let known = arena.or([self.yes, self.no]);
+        // Mostly one is the opposite of the other, whatever they are made of.
+        let known = arena.reduced(known);
         arena.not(known)
     }
 
     pub(super) fn value(self, arena: &mut Arena) -> Value {
-        let known = arena.or([self.yes, self.no]);
-        let error = arena.not(known);
-        arena.value([(known, Sym::Bool(self.yes)), (error, Sym::Error)])
+        let error = self.error(arena);
+        let (yes, no) = (Sym::Bool(Formula::TRUE), Sym::Bool(Formula::FALSE));
+        arena.value([(self.yes, yes), (self.no, no), (error, Sym::Error)])
     }
 }
 

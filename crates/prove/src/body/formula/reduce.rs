@@ -8,7 +8,7 @@ use super::{Arena, AtomId, Formula, Node};
 
 impl Arena {
     /// The same formula without what its own parts decide: in `a && (!a || b)` only `b` is left of the second.
-    pub(super) fn reduced(&mut self, formula: Formula) -> Formula {
+    pub(in crate::body) fn reduced(&mut self, formula: Formula) -> Formula {
         if let Some(known) = self.reductions.get(&formula) {
             return *known;
         }
