@@ -71,12 +71,13 @@ pub enum Format {
 /// ReplicationController is behind a pointer (`pkg/apis/core/validation`, `ValidatePodTemplateSpecForRC`).
 const ALWAYS_REQUIRED: [(&str, &str); 1] = [("core.v1.ReplicationControllerSpec", "template")];
 
-/// Fields that every container must have (`validateContainerCommon`, `validateEphemeralContainers`).
-const REQUIRED: [(&str, &str, ()); 4] = [
+/// Fields that containers and variables must have (`validateContainerCommon`, `validateEphemeralContainers`, `ValidateEnv`).
+const REQUIRED: [(&str, &str, ()); 5] = [
     ("core.v1.Container", "name", ()),
     ("core.v1.Container", "image", ()),
     ("core.v1.EphemeralContainer", "name", ()),
     ("core.v1.EphemeralContainer", "image", ()),
+    ("core.v1.EnvVar", "name", ()),
 ];
 
 /// Bounds of single fields that validation checks in code of its own, on creation and on update.

@@ -88,7 +88,8 @@ impl<'c> Request<'c> {
         let user = Inner::Record(Arc::from([
             ("username", Shape::text(Base::NonEmpty), false),
             ("uid", Shape::text(Base::NonEmpty), true),
-            ("groups", groups, true),
+            // Every user is in `system:authenticated` or `system:unauthenticated` at least.
+            ("groups", groups, false),
             ("extra", Shape::of(Kind::Map, Inner::Unknown), true),
         ]));
         let user = arena.root("request.userInfo", Shape::of(Kind::Map, user));

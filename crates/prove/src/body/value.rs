@@ -204,6 +204,9 @@ pub(super) enum Wildcards {
     One,
 }
 
+/// White space, as Go has it, at an end of a text.
+const PADDED: &str = r"^[\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]|[\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]$";
+
 impl Words {
     /// The predicate that the original text has if the result has the given one.
     pub(super) fn before(&self, predicate: Predicate) -> Result<Predicate> {
@@ -235,6 +238,7 @@ impl Words {
         match edit {
             Edit::Lower => matches("[A-Z]"),
             Edit::Upper => matches("[a-z]"),
+            Edit::Trimmed => matches(PADDED),
             Edit::Replaced(old, new) if **new != *old.to_string() => {
                 Some(Predicate::Contains(Arc::from(old.to_string())))
             }
