@@ -15,6 +15,7 @@
 mod applied;
 mod guards;
 mod hunt;
+mod objects;
 mod paths;
 mod side;
 
@@ -34,11 +35,13 @@ use super::{
     CONVERTED, Comparison, Counterexample, Options, Setting, Side,
     build::Builder,
     compare_sides,
+    document::difference,
     formula::{Arena, Formula},
     other,
     request::Request,
+    shape::Shape,
     solve::{SolveResult, Solver, Theory},
-    value::Unsupported,
+    value::{Unsupported, unsupported},
 };
 use crate::{
     Kind, Label, NEITHER,
@@ -63,6 +66,11 @@ enum Found {
     Differs(Box<Counterexample>),
     Open(String),
 }
+
+/// Why a class is left open: what may differ.
+const APPLY: &str = "the sides may apply to different requests";
+const DENY: &str = "one side may deny requests that the other one admits";
+const DIFFER: &str = "the objects may differ";
 
 /// How many models are tried before a class is left open.
 const MODELS: usize = 6;
@@ -335,28 +343,95 @@ impl<'s> Both<'s> {
                 return Found::Open(format!("not modelled: {what}"));
             }
         };
-        let questions = [(ours.denies, theirs.denies), (ours.changes, theirs.changes)];
-        for (one, other) in questions {
-            if one == other {
-                continue;
+        let rules = !ours.rules.is_empty() || !theirs.rules.is_empty();
+        let by_text = if rules {
+            Found::Open(String::new())
+        } else {
+            self.by_text(&mut arena, &request, [&ours, &theirs])
+        };
+        let Found::Open(reason) = by_text else {
+            return by_text;
+        };
+        match self.by_object(&mut arena, &request, [&ours, &theirs]) {
+            Ok(Found::Open(own)) => Found::Open(own),
+            Ok(found) => found,
+            Err(Unsupported(what)) if reason.is_empty() || reason == guards::DIFFERENT => {
+                Found::Open(format!("not modelled: {what}"))
             }
-            let (not_one, not_other) = (arena.not(one), arena.not(other));
-            for parts in [[one, not_other], [not_one, other]] {
-                let differs = arena.and(parts);
-                match self.question(&mut arena, &request, differs) {
-                    Found::Equal => {}
-                    found => return found,
-                }
+            Err(_) => Found::Open(reason),
+        }
+    }
+
+    /// Decides a class by the texts of the mutations: the same requests are changed, and the same text changes them alike.
+    fn by_text(&mut self, arena: &mut Arena, request: &Request<'_>, [ours, theirs]: [&Applied<'_>; 2]) -> Found {
+        for (one, other) in [(ours.denies, theirs.denies), (ours.changes, theirs.changes)] {
+            match self.both_or_neither(arena, request, [one, other], APPLY) {
+                Found::Equal => {}
+                found => return found,
             }
         }
-        match self.same_mutations(&mut arena, &request, [&ours, &theirs]) {
+        match self.same_mutations(arena, request, [ours, theirs]) {
             None => Found::Equal,
             Some(reason) => Found::Open(reason),
         }
     }
 
+    /// Decides a class by what the mutations make of the object.
+    fn by_object(
+        &mut self,
+        arena: &mut Arena,
+        request: &Request<'_>,
+        sides: [&Applied<'_>; 2],
+    ) -> std::result::Result<Found, Unsupported> {
+        if self.options.data != Data::Normalised {
+            return unsupported("objects that are not decoded");
+        }
+        let mut outcomes = Vec::new();
+        for side in sides {
+            outcomes.push(objects::outcome(arena, request, side, |arena, formula| {
+                self.is_possible(arena, request, formula).is_some()
+            })?);
+        }
+        let [ours, theirs] = outcomes.as_slice() else {
+            return unsupported("a side");
+        };
+        match self.both_or_neither(arena, request, [ours.denies, theirs.denies], DENY) {
+            Found::Equal => {}
+            found => return Ok(found),
+        }
+        let kind = &request.seen.object_kind;
+        let shape = Shape::object(&kind.api_version(), &kind.kind);
+        let differ = difference(arena, &ours.object, &theirs.object, &shape)?;
+        let denied = arena.or([ours.denies, theirs.denies]);
+        let admitted = arena.not(denied);
+        let differ = arena.and([admitted, differ]);
+        Ok(self.question(arena, request, differ, DIFFER))
+    }
+
+    /// Looks for a request on which one of two formulas holds alone.
+    fn both_or_neither(
+        &mut self,
+        arena: &mut Arena,
+        request: &Request<'_>,
+        [one, other]: [Formula; 2],
+        reason: &str,
+    ) -> Found {
+        if one == other {
+            return Found::Equal;
+        }
+        let (not_one, not_other) = (arena.not(one), arena.not(other));
+        for parts in [[one, not_other], [not_one, other]] {
+            let differs = arena.and(parts);
+            match self.question(arena, request, differs, reason) {
+                Found::Equal => {}
+                found => return found,
+            }
+        }
+        Found::Equal
+    }
+
     /// Looks for a request on which a formula holds and the sides make different objects.
-    fn question(&mut self, arena: &mut Arena, request: &Request<'_>, formula: Formula) -> Found {
+    fn question(&mut self, arena: &mut Arena, request: &Request<'_>, formula: Formula, reason: &str) -> Found {
         let goal = arena.and(request.assumptions.iter().copied().chain([formula]));
         let mut budget = self.options.cases;
         let mut theory = Theory::default();
@@ -387,7 +462,7 @@ impl<'s> Both<'s> {
                 SolveResult::Incomplete(_) => break,
             }
         }
-        Found::Open("the sides may apply to different requests".to_owned())
+        Found::Open(reason.to_owned())
     }
 
     /// Why a formula may hold on a request; `None` if it never does.
@@ -398,7 +473,7 @@ impl<'s> Both<'s> {
         let answer = Solver::new(arena, &mut theory, &mut budget).solve(goal);
         match answer {
             SolveResult::No => None,
-            SolveResult::Yes(_) => Some("the sides may apply to different requests".to_owned()),
+            SolveResult::Yes(_) => Some(APPLY.to_owned()),
             SolveResult::Incomplete(why) => Some(format!(
                 "gave up on {}: {}",
                 universe::name(&request.cell),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kyvtest_go_compat::text::quantity::Quantity;
 
 use super::{
+    changed::{Changed, Piece},
     formula::{Amount, Arena, Formula, Place},
     text::Predicate,
 };
@@ -50,6 +51,12 @@ pub(super) enum Sym {
     List(Rc<[Part]>),
     /// A map with constant keys.
     Map(Rc<[(Arc<str>, Value)]>),
+    /// A map that is made or changed, of which some entries may be absent.
+    Changed(Rc<Changed>),
+    /// The position of an element in its list, with the element.
+    Position(Place, Rc<Value>),
+    /// A text with positions in it.
+    Pointer(Rc<[Piece]>),
     Optional(Option<Rc<Value>>),
     Variables,
     Quantity(Sized),

@@ -343,6 +343,9 @@ impl Reader<'_, '_> {
 
     /// `a + b`
     pub(super) fn add(&mut self, a: &Sym, b: &Sym) -> Result<Value> {
+        if super::made::is_made(a) || super::made::is_made(b) {
+            return super::made::added(a, b);
+        }
         match (a, b) {
             (Sym::Int(a), Sym::Int(b)) => Ok(a.checked_add(*b).map_or(Value::error(), |n| Value::of(Sym::Int(n)))),
             (Sym::Text(a), Sym::Text(b)) => Ok(Value::text(&format!("{a}{b}"))),

@@ -264,6 +264,7 @@ impl Reader<'_, '_> {
                 self.arena.truth(&value).yes
             }
             Sym::Optional(_) => Formula::FALSE,
+            Sym::Changed(_) | Sym::Position(..) | Sym::Pointer(_) => return unsupported("an equality of a made value"),
             Sym::Quantity(_) | Sym::Variables | Sym::Error | Sym::At(_) => {
                 return unsupported("an equality with a library's value");
             }
@@ -387,6 +388,7 @@ fn rank(sym: &Sym) -> u8 {
         Sym::Optional(_) => 6,
         Sym::Quantity(_) | Sym::Moment(_) => 7,
         Sym::Constant(_) | Sym::At(_) | Sym::Variables | Sym::Error => 8,
+        Sym::Changed(_) | Sym::Position(..) | Sym::Pointer(_) => 8,
     }
 }
 

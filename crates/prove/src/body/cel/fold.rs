@@ -9,6 +9,7 @@ use kyvtest_cel::program::{Fold, FoldKind, NodeId};
 
 use super::Reader;
 use crate::body::{
+    changed::{Changed, Entry, Piece},
     formula::{Arena, Formula, Place},
     shape::{Inner, Kind, Shape},
     value::{Measure, Moment, Part, Result, Sym, Truth, Value, unsupported},
@@ -67,6 +68,7 @@ impl<'a> Reader<'a, '_> {
                 reader.over(fold, &parts)
             }
             Sym::Constant(_) | Sym::Quantity(_) => unsupported("a comprehension over a library's value"),
+            Sym::Changed(_) => unsupported("a comprehension over a changed map"),
             _ => Ok(Value::error()),
         })
     }
@@ -127,7 +129,10 @@ impl<'a> Reader<'a, '_> {
     /// Folds over the elements of a list of a document, with their positions if the number of elements is limited.
     fn over_list(&mut self, fold: &'a Fold, list: Place) -> Result<Value> {
         let parts = self.elements(list)?;
-        if fold.second.is_none() || self.arena.limit().is_none() {
+        if fold.second.is_some() && self.arena.limit().is_none() {
+            return self.with_positions(fold, &parts);
+        }
+        if fold.second.is_none() {
             return self.over(fold, &parts);
         }
         let mut positions = Vec::new();
@@ -142,7 +147,7 @@ impl<'a> Reader<'a, '_> {
 
     fn over(&mut self, fold: &'a Fold, parts: &[Part]) -> Result<Value> {
         if fold.second.is_some() {
-            return unsupported("a comprehension with positions of a list");
+            return self.with_positions(fold, parts);
         }
         let mut own = Vec::new();
         for part in parts {
@@ -151,7 +156,7 @@ impl<'a> Reader<'a, '_> {
         self.run(fold, &own)
     }
 
-    fn run(&mut self, fold: &'a Fold, parts: &[Part]) -> Result<Value> {
+    pub(super) fn run(&mut self, fold: &'a Fold, parts: &[Part]) -> Result<Value> {
         match &fold.kind {
             FoldKind::All(body) => {
                 let truths = self.bodies(fold, parts, *body)?;
@@ -205,6 +210,9 @@ impl<'a> Reader<'a, '_> {
         self.bound.extend(part.bounds());
         let slot = fold.variable.0 as usize;
         let outer = self.slots[slot].replace(part.value().clone());
+        if let (Some(second), Some(Sym::Position(_, element))) = (fold.second, part.value().single()) {
+            self.slots[second.0 as usize] = Some((**element).clone());
+        }
         if let (Some(second), Some(list), Some(Sym::Int(position))) =
             (fold.second, self.positions, part.value().single())
             && let Ok(position) = u32::try_from(*position)
@@ -326,7 +334,7 @@ pub(in crate::body) fn renamed(arena: &mut Arena, part: &Part, used: &[Place]) -
 }
 
 /// A value about another element.
-pub(super) fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Place) -> Value {
+pub(in crate::body) fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Place) -> Value {
     let mut cases = Vec::new();
     for (guard, sym) in &value.0 {
         let guard = arena.substitute(*guard, from, to);
@@ -359,6 +367,33 @@ pub(super) fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Plac
                     made.push((key.clone(), substitute(arena, value, from, to)));
                 }
                 Sym::Map(Rc::from(made))
+            }
+            Sym::Changed(changed) => {
+                let base = changed.base.map(|base| arena.move_place(base, from, to));
+                let mut made = Changed {
+                    base,
+                    type_name: changed.type_name.clone(),
+                    entries: Vec::new(),
+                };
+                for (key, entry) in &changed.entries {
+                    let entry = Entry {
+                        present: arena.substitute(entry.present, from, to),
+                        value: substitute(arena, &entry.value, from, to),
+                    };
+                    made.entries.push((key.clone(), entry));
+                }
+                Sym::Changed(Rc::new(made))
+            }
+            Sym::Position(bound, element) => {
+                let bound = arena.move_place(*bound, from, to);
+                Sym::Position(bound, Rc::new(substitute(arena, element, from, to)))
+            }
+            Sym::Pointer(pieces) => {
+                let pieces = pieces.iter().map(|piece| match piece {
+                    Piece::Position(bound) => Piece::Position(arena.move_place(*bound, from, to)),
+                    Piece::Text(_) => piece.clone(),
+                });
+                Sym::Pointer(pieces.collect())
             }
             Sym::List(parts) => Sym::List(substitute_parts(arena, parts, from, to)),
             Sym::Size(parts) => Sym::Size(substitute_parts(arena, parts, from, to)),
