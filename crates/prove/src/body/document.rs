@@ -13,7 +13,7 @@ pub(super) use self::{
     difference::difference,
     json_patch::{Operation, Step as PathStep, apply as apply_operations, operations, pointer},
     strategic::{Element, Patch, merge as merge_strategic},
-    structured::{Atomics, apply as apply_configuration},
+    structured::{Atomics, apply as apply_configuration, unique},
 };
 
 use super::{

@@ -243,7 +243,7 @@ impl Reader<'_, '_, '_, '_> {
         self.errors.push(found.failed);
         for (_, sym) in &found.value.0 {
             let is_text = match sym {
-                Sym::Text(_) | Sym::Error => true,
+                Sym::Text(_) | Sym::Null | Sym::Error => true,
                 Sym::At(place) => {
                     let kinds = self.arena.shape(*place).kinds;
                     kinds.is_single() && kinds.has(Kind::Text)

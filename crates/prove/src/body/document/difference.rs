@@ -17,12 +17,19 @@ const DEPTH: u32 = 60;
 /// The condition under which two values of a shape differ.
 pub(in crate::body) fn difference(arena: &mut Arena, a: &Value, b: &Value, shape: &Shape) -> Result<Formula> {
     let (a, b) = (Entry::of(a.clone()), Entry::of(b.clone()));
-    Comparison { arena, depth: 0 }.entries(&a, &b, shape, false)
+    Comparison {
+        arena,
+        depth: 0,
+        guard: Formula::TRUE,
+    }
+    .entries(&a, &b, shape, false)
 }
 
 struct Comparison<'a> {
     arena: &'a mut Arena,
     depth: u32,
+    /// The condition under which values are compared.
+    guard: Formula,
 }
 
 impl Comparison<'_> {
@@ -56,7 +63,14 @@ impl Comparison<'_> {
                 if here == Formula::FALSE {
                     continue;
                 }
-                let differ = self.syms(left, right, shape)?;
+                let outer = self.guard;
+                self.guard = self.arena.and([outer, here]);
+                let differ = if self.guard == Formula::FALSE {
+                    Formula::FALSE
+                } else {
+                    self.syms(left, right, shape)?
+                };
+                self.guard = outer;
                 ways.push(self.arena.and([here, differ]));
             }
         }
@@ -219,11 +233,16 @@ impl Comparison<'_> {
 
     /// Lists are compared part by part: parts that do not correspond count as a difference.
     fn lists(&mut self, a: &[Part], b: &[Part], shape: &Shape) -> Result<Formula> {
-        let kept = |parts: &[Part]| -> Vec<Part> {
-            let kept = parts.iter().filter(|part| part.keep() != Formula::FALSE);
-            kept.cloned().collect()
-        };
-        let (a, b) = (kept(a), kept(b));
+        let [a, b] = [a, b].map(|parts| -> Vec<Part> {
+            let mut parts = parts.iter();
+            let mut kept = Vec::new();
+            while let Some(part) = parts.next() {
+                if self.arena.and([self.guard, part.keep()]) != Formula::FALSE {
+                    kept.push(part.clone());
+                }
+            }
+            kept
+        });
         let item = shape.item();
         if a.len() != b.len() {
             let mut ways = Vec::new();

@@ -319,8 +319,12 @@ impl Editor<'_> {
             if key != written && absent != Formula::FALSE {
                 return unsupported("a missing parent whose key is escaped");
             }
-            let made = self.made(&rest[0])?;
-            let there = self.arena.either_entry(before.present, &before, &Entry::of(made));
+            let there = if absent == Formula::FALSE {
+                before
+            } else {
+                let made = Entry::of(self.made(&rest[0])?);
+                self.arena.either_entry(before.present, &before, &made)
+            };
             self.edit(&there, rest, guard)?
         } else {
             self.edit(&before, rest, guard)?

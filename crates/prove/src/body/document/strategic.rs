@@ -105,7 +105,13 @@ impl Merge<'_> {
             Patch::Null => Ok(Entry::absent()),
             Patch::Scalar(value) => {
                 self.only(target, guard, |kind| !matches!(kind, Kind::List | Kind::Map), "a value in place of a map or list")?;
-                Ok(Entry::of(value.clone()))
+                // A variable that is null removes the field.
+                let nulls = value.0.iter().filter(|(_, sym)| *sym == Sym::Null);
+                let null = self.arena.or(nulls.map(|(guard, _)| *guard));
+                Ok(Entry {
+                    present: self.arena.not(null),
+                    value: value.clone(),
+                })
             }
             Patch::Map(entries) => self.map(target, entries, patch, guard),
             Patch::List(items) => {
@@ -198,7 +204,14 @@ impl Merge<'_> {
                 continue;
             }
             self.path.push(Arc::clone(key));
-            let after = self.entry(&before, patch, within)?;
+            // What is added where it is missing is merged with nothing.
+            let there = self.arena.and([patched, before.present]);
+            let merged_with = if there == Formula::FALSE {
+                Entry::absent()
+            } else {
+                before.clone()
+            };
+            let after = self.entry(&merged_with, patch, within)?;
             self.path.pop();
             let after = self.arena.either_entry(patched, &after, &before);
             map.set(key, after);
@@ -228,7 +241,8 @@ impl Merge<'_> {
             let parts = made.iter().map(|value| Part::One(Formula::TRUE, value.clone()));
             Entry::of(Value::of(Sym::List(parts.collect())))
         };
-        let Some(keys) = self.keys() else {
+        let keys = self.keys().filter(|_| target.present != Formula::FALSE || made.len() > 1);
+        let Some(keys) = keys else {
             return Ok(whole(&made));
         };
         let [key] = keys[..] else {
@@ -270,7 +284,7 @@ impl Merge<'_> {
         let [part @ Part::Each { outer, list, bound, keep: Formula::TRUE, value }] = parts.as_slice() else {
             return unsupported("a list that has changed");
         };
-        if !outer.is_empty() || !unique(self.arena, *list) {
+        if !outer.is_empty() || !unique(self.arena, *list, key) {
             return unsupported("a strategic merge of a list whose elements may have the same key");
         }
         let mut merged = Vec::new();
@@ -298,6 +312,9 @@ impl Merge<'_> {
         if self.keys().as_deref() != Some(&["name"][..]) {
             return unsupported("anchors in a list that is not merged by names");
         }
+        if target.present == Formula::FALSE {
+            return Ok(target.clone());
+        }
         let (arena, list, bound) = (&mut *self.arena, element.list, element.bound);
         let Some(sym) = target.value.single() else {
             return unsupported("a list that differs from case to case");
@@ -308,7 +325,7 @@ impl Merge<'_> {
         let [part @ Part::Each { outer, keep: Formula::TRUE, .. }] = parts.as_slice() else {
             return unsupported("a list that has changed");
         };
-        if !outer.is_empty() || !unique(arena, list) {
+        if !outer.is_empty() || !unique(arena, list, "name") {
             return unsupported("a strategic merge of a list whose elements may have the same key");
         }
         let part = on(arena, part, list, bound)?;
@@ -322,6 +339,15 @@ impl Merge<'_> {
         let inside = std::mem::replace(&mut self.errors, outside);
         self.errors.add_each(self.arena, (list, bound), guard, inside);
         let others = self.arena.not(patched);
+        if !self.arena.mentions(patched, bound) {
+            // All of them or none.
+            let value = self.arena.either(patched, &after.value, &before.value);
+            let all = part.with(Formula::TRUE, value);
+            return Ok(Entry {
+                present: target.present,
+                value: Value::of(Sym::List(Rc::from([all]))),
+            });
+        }
         let mut parts = vec![part.with(patched, after.value)];
         if others != Formula::FALSE {
             parts.push(part.with(others, before.value));

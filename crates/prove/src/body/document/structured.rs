@@ -268,7 +268,7 @@ impl Merge<'_> {
             ([own @ Part::Each { outer, list, bound, keep: Formula::TRUE, value }], [theirs @ Part::Each { .. }])
                 if outer.is_empty() && theirs.bounds().len() == 1 =>
             {
-                if !unique(self.arena, *list) {
+                if !unique(self.arena, *list, key) {
                     return unsupported("an apply configuration for elements that may have the same name");
                 }
                 let theirs = on(self.arena, theirs, *list, *bound)?;
@@ -291,7 +291,7 @@ impl Merge<'_> {
             ([own @ Part::Each { outer, list, bound, keep: Formula::TRUE, value }], [Part::One(Formula::TRUE, theirs)])
                 if outer.is_empty() =>
             {
-                if !unique(self.arena, *list) {
+                if !unique(self.arena, *list, key) {
                     return unsupported("an apply configuration for elements that may have the same name");
                 }
                 let named = constant_key(self.arena, theirs, key)?;
@@ -330,7 +330,7 @@ impl Merge<'_> {
                     }
                     seen.push(own);
                 }
-                Part::Each { list, .. } if parts.len() == 1 && unique(self.arena, *list) => {}
+                Part::Each { list, .. } if parts.len() == 1 && unique(self.arena, *list, key) => {}
                 Part::Each { .. } => return unsupported("an apply configuration of elements that may have the same name"),
             }
         }
@@ -351,15 +351,32 @@ impl Merge<'_> {
     }
 }
 
-/// Whether the elements of a list have different names, as validation requires: containers and volumes of Pods.
-pub(super) fn unique(arena: &Arena, list: Place) -> bool {
-    let of_pod = |place: Place| match &arena.shape(place).inner {
-        Inner::Struct(own) => own.name() == "core.v1.PodSpec",
-        _ => false,
+/// Lists whose elements have different keys, as validation requires: owner, field, key.
+const UNIQUE: [(&str, &str, &str); 6] = [
+    ("core.v1.PodSpec", "containers", "name"),
+    ("core.v1.PodSpec", "initContainers", "name"),
+    ("core.v1.PodSpec", "ephemeralContainers", "name"),
+    ("core.v1.PodSpec", "volumes", "name"),
+    ("core.v1.Container", "volumeMounts", "mountPath"),
+    ("core.v1.EphemeralContainer", "volumeMounts", "mountPath"),
+];
+
+/// Whether the elements of a list have different keys.
+pub(in crate::body) fn unique(arena: &Arena, list: Place, key: &str) -> bool {
+    let Some(Inner::Struct(owner)) = arena.parent(list).map(|owner| arena.shape(owner).inner.clone()) else {
+        return false;
     };
-    let named = matches!(arena.step(list), Step::Field(name)
-        if matches!(&**name, "containers" | "initContainers" | "ephemeralContainers" | "volumes"));
-    named && arena.parent(list).is_some_and(of_pod)
+    let mut root = list;
+    while let Some(parent) = arena.parent(root) {
+        root = parent;
+    }
+    // Objects that were stored earlier may be older than the requirement.
+    if !matches!(arena.step(root), Step::Root(name) if &**name == "object") {
+        return false;
+    }
+    UNIQUE
+        .iter()
+        .any(|(own, field, by)| *own == owner.name() && *by == key && *arena.step(list) == Step::Field(Arc::from(*field)))
 }
 
 /// A part for the elements of a list under another name; an error if it is for another list.
