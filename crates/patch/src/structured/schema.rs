@@ -118,7 +118,9 @@ impl<'s> Type<'s> {
     pub fn default_keys(self) -> Vec<&'s str> {
         let list = self.atom().list.as_ref().filter(|list| !list.is_atomic);
         let keys = list.into_iter().flat_map(|list| &list.keys);
-        keys.filter(|key| key.default.is_some()).map(|key| key.name.as_str()).collect()
+        keys.filter(|key| key.default.is_some())
+            .map(|key| key.name.as_str())
+            .collect()
     }
 
     /// The declared fields of a map.

@@ -95,10 +95,7 @@ impl Arena {
     /// An entry in two cases.
     pub(super) fn either_entry(&mut self, condition: Formula, then: &Entry, otherwise: &Entry) -> Entry {
         let not = self.not(condition);
-        let (first, second) = (
-            self.and([condition, then.present]),
-            self.and([not, otherwise.present]),
-        );
+        let (first, second) = (self.and([condition, then.present]), self.and([not, otherwise.present]));
         let mut cases = Vec::new();
         for (guard, entry) in [(first, then), (second, otherwise)] {
             for (own, sym) in &entry.value.0 {

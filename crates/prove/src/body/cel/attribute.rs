@@ -211,7 +211,10 @@ impl<'a> Reader<'a, '_> {
                     return unsupported("a field of a changed value");
                 };
                 let absent = self.arena.not(entry.present);
-                Ok(vec![(entry.present, Found::Value(entry.value)), (absent, Found::Missing)])
+                Ok(vec![
+                    (entry.present, Found::Value(entry.value)),
+                    (absent, Found::Missing),
+                ])
             }
             Sym::Constant(_) | Sym::Quantity(_) | Sym::Moment(_) | Sym::Position(..) | Sym::Pointer(_) => {
                 unsupported("a field of a library's value")

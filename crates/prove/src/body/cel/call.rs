@@ -123,9 +123,7 @@ impl<'a> Reader<'a, '_> {
             },
             ("int", [Sym::Int(number)]) => Ok(Value::of(Sym::Int(*number))),
             ("string", [Sym::Text(text)]) => Ok(Value::text(text)),
-            ("jsonpatch.escapeKey", [Sym::Text(text)]) => {
-                Ok(Value::text(&text.replace('~', "~0").replace('/', "~1")))
-            }
+            ("jsonpatch.escapeKey", [Sym::Text(text)]) => Ok(Value::text(&text.replace('~', "~0").replace('/', "~1"))),
             // Kyverno's `orValue` takes values that are not optional as well.
             ("__orValueCompat__", [Sym::Optional(None), other]) => Ok(Value::of(other.clone())),
             ("__orValueCompat__", [Sym::Optional(Some(inner)), _]) => Ok((**inner).clone()),
@@ -668,8 +666,7 @@ fn keeps_order(part: &Part) -> bool {
                 _ => false,
             };
             let mut inner = inner.iter();
-            matches!(part, Part::One(..))
-                || inner.all(|part| part.value().0.iter().all(|(_, sym)| is_operation(sym)))
+            matches!(part, Part::One(..)) || inner.all(|part| part.value().0.iter().all(|(_, sym)| is_operation(sym)))
         }
         _ => matches!(part, Part::One(..)),
     })

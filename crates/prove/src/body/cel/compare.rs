@@ -329,12 +329,23 @@ impl Reader<'_, '_> {
     /// That the key of an element is among those of some elements of the same list, which have different keys: the element is
     /// one of them.
     fn is_own_key(&mut self, needle: &Sym, part: &Part) -> Option<Formula> {
-        let (Sym::At(own), Part::Each { outer, list, bound, keep, value }) = (needle, part) else {
+        let (
+            Sym::At(own),
+            Part::Each {
+                outer,
+                list,
+                bound,
+                keep,
+                value,
+            },
+        ) = (needle, part)
+        else {
             return None;
         };
         let (element, key) = (self.arena.parent(*own)?, self.arena.step(*own).clone());
         let Step::Field(key) = key else { return None };
-        let is_element = matches!(self.arena.step(element), Step::Bound(_)) && self.arena.parent(element) == Some(*list);
+        let is_element =
+            matches!(self.arena.step(element), Step::Bound(_)) && self.arena.parent(element) == Some(*list);
         let theirs = self.arena.field(*bound, &key)?;
         let is_key = self.arena.present(theirs) == Formula::TRUE && value.single() == Some(&Sym::At(theirs));
         let distinct = element == *bound || !self.arena.mentions(*keep, element);

@@ -40,9 +40,7 @@ impl<'a> Reader<'a, '_> {
     /// A function of a made value.
     pub(super) fn of_made(&mut self, name: &str, args: &[Sym]) -> Result<Value> {
         match (name, args) {
-            ("string", [Sym::Position(bound, _)]) => {
-                Ok(Value::of(Sym::Pointer(Rc::from([Piece::Position(*bound)]))))
-            }
+            ("string", [Sym::Position(bound, _)]) => Ok(Value::of(Sym::Pointer(Rc::from([Piece::Position(*bound)])))),
             ("string", [Sym::Pointer(pieces)]) => Ok(Value::of(Sym::Pointer(Rc::clone(pieces)))),
             ("dyn", [sym]) => Ok(Value::of(sym.clone())),
             ("optional.of", [sym]) => Ok(Value::of(Sym::Optional(Some(Rc::new(Value::of(sym.clone())))))),

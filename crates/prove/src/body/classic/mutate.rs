@@ -422,7 +422,12 @@ impl<'r, 'c> Reader<'_, '_, 'r, 'c> {
             if plain.contains(POSITION) {
                 return unsupported("the text of a patch");
             }
-            for variable in ["{{elementIndex}}", "{{ elementIndex }}", "{{elementIndex0}}", "{{ elementIndex0 }}"] {
+            for variable in [
+                "{{elementIndex}}",
+                "{{ elementIndex }}",
+                "{{elementIndex0}}",
+                "{{ elementIndex0 }}",
+            ] {
                 plain = plain.replace(variable, POSITION);
             }
         }
@@ -525,7 +530,16 @@ impl<'r, 'c> Reader<'_, '_, 'r, 'c> {
                 (None, Sym::List(parts)) => parts.to_vec(),
                 _ => return unsupported("a loop over something that may be no list"),
             };
-            let [part @ Part::Each { outer, list, bound, keep: Formula::TRUE, value }] = parts.as_slice() else {
+            let [
+                part @ Part::Each {
+                    outer,
+                    list,
+                    bound,
+                    keep: Formula::TRUE,
+                    value,
+                },
+            ] = parts.as_slice()
+            else {
                 return unsupported("a loop over several lists");
             };
             let is_map = |place: Place| {

@@ -52,10 +52,7 @@ impl Comparison<'_> {
             self.arena.and([entry.present, filled])
         });
         let (not_first, not_second) = (self.arena.not(first), self.arena.not(second));
-        let mut ways = vec![
-            self.arena.and([first, not_second]),
-            self.arena.and([not_first, second]),
-        ];
+        let mut ways = vec![self.arena.and([first, not_second]), self.arena.and([not_first, second])];
         let both = self.arena.and([first, second]);
         for (own, left) in &a.value.0 {
             for (other, right) in &b.value.0 {
@@ -263,7 +260,11 @@ impl Comparison<'_> {
                 }
                 (
                     Part::Each {
-                        outer, list, bound, keep, value,
+                        outer,
+                        list,
+                        bound,
+                        keep,
+                        value,
                     },
                     Part::Each {
                         outer: around,

@@ -264,7 +264,13 @@ impl Editor<'_> {
         Ok(changed)
     }
 
-    fn within(&mut self, sym: &Sym, kind: Option<Kind>, (step, rest): (&Step, &[Step]), guard: Formula) -> Result<Entry> {
+    fn within(
+        &mut self,
+        sym: &Sym,
+        kind: Option<Kind>,
+        (step, rest): (&Step, &[Step]),
+        guard: Formula,
+    ) -> Result<Entry> {
         if let (Sym::At(place), Some(Kind::Map)) = (sym, kind) {
             let changed = Changed {
                 base: Some(*place),
@@ -353,7 +359,14 @@ impl Editor<'_> {
                 Ok(Entry::of(Value::of(Sym::List(Rc::from(parts)))))
             }
             (Step::Position(own), _, Some((list, bound, keep))) if *own == bound && !rest.is_empty() => {
-                let [part @ Part::Each { outer, keep: Formula::TRUE, .. }] = parts else {
+                let [
+                    part @ Part::Each {
+                        outer,
+                        keep: Formula::TRUE,
+                        ..
+                    },
+                ] = parts
+                else {
                     return unsupported("a position in a list that has changed");
                 };
                 if !outer.is_empty() {

@@ -104,7 +104,12 @@ impl Merge<'_> {
         match patch {
             Patch::Null => Ok(Entry::absent()),
             Patch::Scalar(value) => {
-                self.only(target, guard, |kind| !matches!(kind, Kind::List | Kind::Map), "a value in place of a map or list")?;
+                self.only(
+                    target,
+                    guard,
+                    |kind| !matches!(kind, Kind::List | Kind::Map),
+                    "a value in place of a map or list",
+                )?;
                 // A variable that is null removes the field.
                 let nulls = value.0.iter().filter(|(_, sym)| *sym == Sym::Null);
                 let null = self.arena.or(nulls.map(|(guard, _)| *guard));
@@ -115,7 +120,12 @@ impl Merge<'_> {
             }
             Patch::Map(entries) => self.map(target, entries, patch, guard),
             Patch::List(items) => {
-                self.only(target, guard, |kind| matches!(kind, Kind::List | Kind::Null), "a list in place of something else")?;
+                self.only(
+                    target,
+                    guard,
+                    |kind| matches!(kind, Kind::List | Kind::Null),
+                    "a list in place of something else",
+                )?;
                 self.list(target, items, guard)
             }
             Patch::Elements(element) => self.elements(target, element, guard),
@@ -150,7 +160,12 @@ impl Merge<'_> {
         if left == Formula::FALSE {
             return Ok(target.clone());
         }
-        self.only(target, guard, |kind| matches!(kind, Kind::Map | Kind::Null), "a map in place of something else")?;
+        self.only(
+            target,
+            guard,
+            |kind| matches!(kind, Kind::Map | Kind::Null),
+            "a map in place of something else",
+        )?;
         let cases = self.arena.by_kind(&target.value);
         let kinds: Vec<Option<Kind>> = cases.iter().map(|(_, kind, _)| *kind).collect();
         let split = Entry {
@@ -184,10 +199,10 @@ impl Merge<'_> {
             Ok(merged)
         })?;
         self.errors = errors;
-        // What was absent is made.
+        // What was absent is made if there is something in it. What was there stays as it is if there is nothing.
         let absent = self.arena.not(target.present);
-        let merged = self.arena.either_entry(absent, &made, &present);
-        Ok(self.arena.either_entry(left, &merged, target))
+        let made = self.arena.either_entry(left, &made, &Entry::absent());
+        Ok(self.arena.either_entry(absent, &made, &present))
     }
 
     fn into_map(&mut self, base: &Changed, entries: &[(Arc<str>, Formula, Patch)], guard: Formula) -> Result<Entry> {
@@ -213,7 +228,7 @@ impl Merge<'_> {
             };
             let after = self.entry(&merged_with, patch, within)?;
             self.path.pop();
-            let after = self.arena.either_entry(patched, &after, &before);
+            let after = self.arena.either_entry(*active, &after, &before);
             map.set(key, after);
         }
         Ok(Entry::of(Value::of(Sym::Changed(Rc::new(map)))))
@@ -241,7 +256,9 @@ impl Merge<'_> {
             let parts = made.iter().map(|value| Part::One(Formula::TRUE, value.clone()));
             Entry::of(Value::of(Sym::List(parts.collect())))
         };
-        let keys = self.keys().filter(|_| target.present != Formula::FALSE || made.len() > 1);
+        let keys = self
+            .keys()
+            .filter(|_| target.present != Formula::FALSE || made.len() > 1);
         let Some(keys) = keys else {
             return Ok(whole(&made));
         };
@@ -281,7 +298,16 @@ impl Merge<'_> {
         let Some(parts) = self.arena.parts_of(sym) else {
             return unsupported("a list that may be something else");
         };
-        let [part @ Part::Each { outer, list, bound, keep: Formula::TRUE, value }] = parts.as_slice() else {
+        let [
+            part @ Part::Each {
+                outer,
+                list,
+                bound,
+                keep: Formula::TRUE,
+                value,
+            },
+        ] = parts.as_slice()
+        else {
             return unsupported("a list that has changed");
         };
         if !outer.is_empty() || !unique(self.arena, *list, key) {
@@ -322,7 +348,14 @@ impl Merge<'_> {
         let Some(parts) = arena.parts_of(sym) else {
             return unsupported("a list that may be something else");
         };
-        let [part @ Part::Each { outer, keep: Formula::TRUE, .. }] = parts.as_slice() else {
+        let [
+            part @ Part::Each {
+                outer,
+                keep: Formula::TRUE,
+                ..
+            },
+        ] = parts.as_slice()
+        else {
             return unsupported("a list that has changed");
         };
         if !outer.is_empty() || !unique(arena, list, "name") {

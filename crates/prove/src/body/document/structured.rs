@@ -152,7 +152,8 @@ impl Merge<'_> {
         if ty.is_atomic() && self.atomics == Atomics::Reject {
             return unsupported("an apply configuration of an atomic list");
         }
-        if !ty.is_atomic() && ty.keys().len() != 1 {
+        let is_single = matches!(&**parts, [Part::One(..)]);
+        if !ty.is_atomic() && !is_single && ty.keys().len() != 1 {
             return unsupported("an apply configuration of a set, or of a list with several keys");
         }
         let mut made = Vec::new();
@@ -174,6 +175,10 @@ impl Merge<'_> {
                 Ok(self.arena.either_entry(absent, &replaced, &merged))
             }
             Sym::List(right) if !ty.is_atomic() => {
+                if self.arena.and([guard, left.present]) == Formula::FALSE {
+                    self.unique_constants(ty, right)?;
+                    return Ok(replaced);
+                }
                 let absent = self.arena.not(left.present);
                 // An empty list is null in the merged object, which the server leaves out like an empty one.
                 let merged = self.present_list(ty, left, right, guard)?;
@@ -265,9 +270,18 @@ impl Merge<'_> {
         let right: Vec<&Part> = right.iter().filter(|part| part.keep() != Formula::FALSE).collect();
         match (left, right.as_slice()) {
             (_, []) => Ok(left.to_vec()),
-            ([own @ Part::Each { outer, list, bound, keep: Formula::TRUE, value }], [theirs @ Part::Each { .. }])
-                if outer.is_empty() && theirs.bounds().len() == 1 =>
-            {
+            (
+                [
+                    own @ Part::Each {
+                        outer,
+                        list,
+                        bound,
+                        keep: Formula::TRUE,
+                        value,
+                    },
+                ],
+                [theirs @ Part::Each { .. }],
+            ) if outer.is_empty() && theirs.bounds().len() == 1 => {
                 if !unique(self.arena, *list, key) {
                     return unsupported("an apply configuration for elements that may have the same name");
                 }
@@ -288,9 +302,18 @@ impl Merge<'_> {
                 self.errors.add_each(self.arena, (*list, *bound), guard, inside);
                 Ok(vec![own.with(Formula::TRUE, merged.value)])
             }
-            ([own @ Part::Each { outer, list, bound, keep: Formula::TRUE, value }], [Part::One(Formula::TRUE, theirs)])
-                if outer.is_empty() =>
-            {
+            (
+                [
+                    own @ Part::Each {
+                        outer,
+                        list,
+                        bound,
+                        keep: Formula::TRUE,
+                        value,
+                    },
+                ],
+                [Part::One(Formula::TRUE, theirs)],
+            ) if outer.is_empty() => {
                 if !unique(self.arena, *list, key) {
                     return unsupported("an apply configuration for elements that may have the same name");
                 }
@@ -317,6 +340,10 @@ impl Merge<'_> {
 
     /// That the elements of a new list have different constant keys.
     fn unique_constants(&mut self, ty: Type<'_>, parts: &[Part]) -> Result<()> {
+        if let [Part::One(_, value)] = parts {
+            let mut all = ty.keys().into_iter();
+            return all.try_for_each(|key| constant_key(self.arena, value, key).map(|_| ()));
+        }
         let [key] = ty.keys()[..] else {
             return unsupported("an apply configuration of a list with several keys");
         };
@@ -331,7 +358,9 @@ impl Merge<'_> {
                     seen.push(own);
                 }
                 Part::Each { list, .. } if parts.len() == 1 && unique(self.arena, *list, key) => {}
-                Part::Each { .. } => return unsupported("an apply configuration of elements that may have the same name"),
+                Part::Each { .. } => {
+                    return unsupported("an apply configuration of elements that may have the same name");
+                }
             }
         }
         Ok(())
@@ -374,14 +403,21 @@ pub(in crate::body) fn unique(arena: &Arena, list: Place, key: &str) -> bool {
     if !matches!(arena.step(root), Step::Root(name) if &**name == "object") {
         return false;
     }
-    UNIQUE
-        .iter()
-        .any(|(own, field, by)| *own == owner.name() && *by == key && *arena.step(list) == Step::Field(Arc::from(*field)))
+    UNIQUE.iter().any(|(own, field, by)| {
+        *own == owner.name() && *by == key && *arena.step(list) == Step::Field(Arc::from(*field))
+    })
 }
 
 /// A part for the elements of a list under another name; an error if it is for another list.
 pub(super) fn on(arena: &mut Arena, part: &Part, list: Place, wanted: Place) -> Result<Part> {
-    let Part::Each { list: own, bound, keep, value, .. } = part else {
+    let Part::Each {
+        list: own,
+        bound,
+        keep,
+        value,
+        ..
+    } = part
+    else {
         return unsupported("a single element");
     };
     if *own != list {

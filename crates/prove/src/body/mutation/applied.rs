@@ -381,7 +381,12 @@ pub(super) struct Condition<'p, 'c, 'r> {
 }
 
 impl<'p, 'c, 'r> Condition<'p, 'c, 'r> {
-    pub(super) fn new(engine: Engine, viewer: Viewer, programs: &[(Place, &'p Program)], request: &'r Request<'c>) -> Self {
+    pub(super) fn new(
+        engine: Engine,
+        viewer: Viewer,
+        programs: &[(Place, &'p Program)],
+        request: &'r Request<'c>,
+    ) -> Self {
         let mut roots = request.roots(viewer, request.seen);
         if engine == Engine::Native {
             roots.insert("namespaceObject", Value::of(Sym::Null));

@@ -175,7 +175,11 @@ fn settled(
             continue;
         };
         for (name, program) in &surroundings.variables {
-            let always = Always { ast: &ast, name, object };
+            let always = Always {
+                ast: &ast,
+                name,
+                object,
+            };
             if let (Some(program), true) = (program, always.reads(arena, ast.root(), 0)) {
                 known.insert(name.clone(), cel::made(arena, program, surroundings)?);
             }
