@@ -60,7 +60,7 @@ impl<'a> Reader<'a, '_> {
             return self.tested(text, predicate, "matches");
         }
         if args.iter().any(super::made::is_made) {
-            return self.of_made(call.function.name, args);
+            return super::made::of_made(call.function.name, args);
         }
         if let Some(value) = self.regex_of_wildcards(call.function.name, args)? {
             return Ok(value);

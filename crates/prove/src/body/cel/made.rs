@@ -36,21 +36,21 @@ pub(super) fn added(a: &Sym, b: &Sym) -> Result<Value> {
     }
 }
 
-impl<'a> Reader<'a, '_> {
-    /// A function of a made value.
-    pub(super) fn of_made(&mut self, name: &str, args: &[Sym]) -> Result<Value> {
-        match (name, args) {
-            ("string", [Sym::Position(bound, _)]) => Ok(Value::of(Sym::Pointer(Rc::from([Piece::Position(*bound)])))),
-            ("string", [Sym::Pointer(pieces)]) => Ok(Value::of(Sym::Pointer(Rc::clone(pieces)))),
-            ("dyn", [sym]) => Ok(Value::of(sym.clone())),
-            ("optional.of", [sym]) => Ok(Value::of(Sym::Optional(Some(Rc::new(Value::of(sym.clone())))))),
-            ("__orValueCompat__", [Sym::Optional(None), other]) => Ok(Value::of(other.clone())),
-            ("__orValueCompat__", [Sym::Optional(Some(inner)), _]) => Ok((**inner).clone()),
-            ("__orValueCompat__", [sym, _]) => Ok(Value::of(sym.clone())),
-            _ => unsupported(format!("`{name}` of a made value")),
-        }
+/// A function of a made value.
+pub(super) fn of_made(name: &str, args: &[Sym]) -> Result<Value> {
+    match (name, args) {
+        ("string", [Sym::Position(bound, _)]) => Ok(Value::of(Sym::Pointer(Rc::from([Piece::Position(*bound)])))),
+        ("string", [Sym::Pointer(pieces)]) => Ok(Value::of(Sym::Pointer(Rc::clone(pieces)))),
+        ("dyn", [sym]) => Ok(Value::of(sym.clone())),
+        ("optional.of", [sym]) => Ok(Value::of(Sym::Optional(Some(Rc::new(Value::of(sym.clone())))))),
+        ("__orValueCompat__", [Sym::Optional(None), other]) => Ok(Value::of(other.clone())),
+        ("__orValueCompat__", [Sym::Optional(Some(inner)), _]) => Ok((**inner).clone()),
+        ("__orValueCompat__", [sym, _]) => Ok(Value::of(sym.clone())),
+        _ => unsupported(format!("`{name}` of a made value")),
     }
+}
 
+impl<'a> Reader<'a, '_> {
     /// A typed object.
     pub(super) fn object(&mut self, name: &str, fields: &'a [(Arc<str>, NodeId, bool)]) -> Result<Value> {
         if !mutation::is_object_type(name) && name != mutation::JSON_PATCH {

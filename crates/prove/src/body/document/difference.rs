@@ -231,9 +231,8 @@ impl Comparison<'_> {
     /// Lists are compared part by part: parts that do not correspond count as a difference.
     fn lists(&mut self, a: &[Part], b: &[Part], shape: &Shape) -> Result<Formula> {
         let [a, b] = [a, b].map(|parts| -> Vec<Part> {
-            let mut parts = parts.iter();
             let mut kept = Vec::new();
-            while let Some(part) = parts.next() {
+            for part in parts {
                 if self.arena.and([self.guard, part.keep()]) != Formula::FALSE {
                     kept.push(part.clone());
                 }

@@ -101,13 +101,15 @@ fn key(written: &str) -> Step {
     Step::Key(Arc::from(decoded), Arc::from(written))
 }
 
+/// Operations, each with the part of the list that it belongs to: a single one, or one for each element of a list.
+pub(in crate::body) type Operations = Vec<(Part, Operation)>;
+
 /// The operations of a list that an expression returns, with the part of the list that each belongs to.
-pub(in crate::body) fn operations(arena: &mut Arena, list: &Value) -> Result<Vec<(Formula, Vec<(Part, Operation)>)>> {
+pub(in crate::body) fn operations(arena: &mut Arena, list: &Value) -> Result<Vec<(Formula, Operations)>> {
     let mut all = Vec::new();
     for (guard, sym) in &list.0 {
-        let parts = match sym {
-            Sym::List(parts) => parts,
-            _ => return unsupported("a JSON patch that may be no list"),
+        let Sym::List(parts) = sym else {
+            return unsupported("a JSON patch that may be no list");
         };
         let mut own = Vec::new();
         for part in parts.iter() {
@@ -328,7 +330,7 @@ impl Editor<'_> {
             let there = if absent == Formula::FALSE {
                 before
             } else {
-                let made = Entry::of(self.made(&rest[0])?);
+                let made = Entry::of(missing(&rest[0])?);
                 self.arena.either_entry(before.present, &before, &made)
             };
             self.edit(&there, rest, guard)?
@@ -338,17 +340,6 @@ impl Editor<'_> {
         let mut map = map.clone();
         map.set(key, after);
         Ok(Entry::of(Value::of(Sym::Changed(Rc::new(map)))))
-    }
-
-    /// What is created for a missing parent.
-    fn made(&self, next: &Step) -> Result<Value> {
-        match next {
-            Step::Key(key, _) if &**key == "-" => Ok(Value::of(Sym::List(Rc::from([])))),
-            Step::Key(key, _) if key.parse::<i64>().is_err() => {
-                Ok(Value::of(Sym::Changed(Rc::new(Changed::default()))))
-            }
-            _ => unsupported("a position in a list that may be missing"),
-        }
     }
 
     fn in_list(&mut self, parts: &[Part], step: &Step, rest: &[Step], guard: Formula) -> Result<Entry> {
@@ -390,5 +381,14 @@ impl Editor<'_> {
             }
             _ => unsupported("a position in a list"),
         }
+    }
+}
+
+/// What is created for a missing parent.
+fn missing(next: &Step) -> Result<Value> {
+    match next {
+        Step::Key(key, _) if &**key == "-" => Ok(Value::of(Sym::List(Rc::from([])))),
+        Step::Key(key, _) if key.parse::<i64>().is_err() => Ok(Value::of(Sym::Changed(Rc::new(Changed::default())))),
+        _ => unsupported("a position in a list that may be missing"),
     }
 }

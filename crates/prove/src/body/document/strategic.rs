@@ -172,7 +172,7 @@ impl Merge<'_> {
             present: target.present,
             value: Value(cases.into_iter().map(|(guard, _, sym)| (guard, sym)).collect()),
         };
-        let made = self.into_map(&Changed::default(), entries, guard)?;
+        let made = self.merged_map(&Changed::default(), entries, guard)?;
         let (api_version, kind, path) = (self.api_version, self.kind, self.path.clone());
         let mut errors = std::mem::replace(&mut self.errors, Errors(Vec::new()));
         let present = each_case(self.arena, &split, guard, |arena, at, sym, within| {
@@ -194,7 +194,7 @@ impl Merge<'_> {
                 path: path.clone(),
                 errors: Errors(Vec::new()),
             };
-            let merged = inner.into_map(&base, entries, within)?;
+            let merged = inner.merged_map(&base, entries, within)?;
             errors.0.append(&mut inner.errors.0);
             Ok(merged)
         })?;
@@ -205,7 +205,7 @@ impl Merge<'_> {
         Ok(self.arena.either_entry(absent, &made, &present))
     }
 
-    fn into_map(&mut self, base: &Changed, entries: &[(Arc<str>, Formula, Patch)], guard: Formula) -> Result<Entry> {
+    fn merged_map(&mut self, base: &Changed, entries: &[(Arc<str>, Formula, Patch)], guard: Formula) -> Result<Entry> {
         let mut map = base.clone();
         for (key, active, patch) in entries {
             let before = self

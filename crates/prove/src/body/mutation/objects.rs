@@ -170,16 +170,18 @@ fn settled(
     let first = text.conditions.first();
     let first = first.into_iter().chain(text.mutations.first().map(|(_, text)| text));
     let mut known = FxHashMap::default();
+    let variables = &text.variables;
     for text in first {
         let Ok(ast) = parse(text, &Profile::kubernetes().syntax) else {
             continue;
         };
-        for (name, program) in &surroundings.variables {
+        for (name, _) in variables {
             let always = Always {
                 ast: &ast,
                 name,
                 object,
             };
+            let program = surroundings.variables.get(name).copied().flatten();
             if let (Some(program), true) = (program, always.reads(arena, ast.root(), 0)) {
                 known.insert(name.clone(), cel::made(arena, program, surroundings)?);
             }
