@@ -3,26 +3,53 @@
 //! The formula may also hold where they do not: what cannot be compared counts as a difference, so that only its absence says
 //! something.
 
-use super::super::{
-    changed::{Changed, Entry},
-    formula::{Arena, Formula, Place},
-    shape::{Inner, Kind, Shape},
-    text::Predicate,
-    value::{Part, Result, Sym, Value},
+use super::{
+    super::{
+        changed::{Changed, Entry},
+        formula::{Arena, Formula, Place},
+        shape::{Inner, Kind, Shape},
+        text::Predicate,
+        value::{Part, Result, Sym, Value, unsupported},
+    },
+    each_case,
 };
 
 /// How deep documents are compared.
 const DEPTH: u32 = 60;
 
-/// The condition under which two values of a shape differ.
-pub(in crate::body) fn difference(arena: &mut Arena, a: &Value, b: &Value, shape: &Shape) -> Result<Formula> {
-    let (a, b) = (Entry::of(a.clone()), Entry::of(b.clone()));
-    Comparison {
+/// The condition under which two values of a shape differ at a path of keys.
+pub(in crate::body) fn difference(
+    arena: &mut Arena,
+    [a, b]: [&Value; 2],
+    shape: &Shape,
+    path: &[&str],
+) -> Result<Formula> {
+    let (mut a, mut b) = (Entry::of(a.clone()), Entry::of(b.clone()));
+    let (mut shape, mut drops) = (shape.clone(), false);
+    for key in path {
+        let below = |arena: &mut Arena, entry: &Entry| {
+            each_case(arena, entry, Formula::TRUE, |arena, _, sym, _| {
+                match arena.entry_of(sym, key) {
+                    Some(entry) => Ok(entry),
+                    None => unsupported("a difference below what is no map"),
+                }
+            })
+        };
+        (a, b) = (below(arena, &a)?, below(arena, &b)?);
+        (shape, drops) = match shape.field(key, false) {
+            Some((below, _)) => {
+                let drops = below.nonzero;
+                (below, drops)
+            }
+            None => (Shape::any(), false),
+        };
+    }
+    let mut comparison = Comparison {
         arena,
         depth: 0,
         guard: Formula::TRUE,
-    }
-    .entries(&a, &b, shape, false)
+    };
+    comparison.entries(&a, &b, &shape, drops)
 }
 
 struct Comparison<'a> {

@@ -86,7 +86,7 @@ impl Merge<'_> {
             return Ok(left.clone());
         }
         let guard = self.arena.and([guard, right.present]);
-        let right_value = self.value(ty, &right.value)?;
+        let right_value = self.value(ty, &right.value, guard)?;
         let mut made = Vec::new();
         for (own, sym) in &right_value.0 {
             let within = self.arena.and([guard, *own]);
@@ -104,18 +104,19 @@ impl Merge<'_> {
     }
 
     /// A part of a configuration without the types of expressions, checked against the schema.
-    fn value(&mut self, ty: Type<'_>, value: &Value) -> Result<Value> {
+    fn value(&mut self, ty: Type<'_>, value: &Value, within: Formula) -> Result<Value> {
         let mut cases = Vec::new();
         for (guard, kind, sym) in self.arena.by_kind(value) {
+            let here = self.arena.and([within, guard]);
             let sym = match sym {
-                Sym::Changed(changed) => Sym::Changed(Rc::new(self.map(ty, &changed)?)),
+                Sym::Changed(changed) => Sym::Changed(Rc::new(self.map(ty, &changed, here)?)),
                 Sym::Map(_) => {
                     let Some(changed) = self.arena.as_changed(&sym) else {
                         return unsupported("a map");
                     };
-                    Sym::Changed(Rc::new(self.map(ty, &changed)?))
+                    Sym::Changed(Rc::new(self.map(ty, &changed, here)?))
                 }
-                Sym::List(parts) => Sym::List(self.list(ty, &parts)?),
+                Sym::List(parts) => Sym::List(self.list(ty, &parts, here)?),
                 sym => {
                     fits(ty, kind, &sym)?;
                     sym
@@ -126,7 +127,7 @@ impl Merge<'_> {
         Ok(self.arena.value(cases))
     }
 
-    fn map(&mut self, ty: Type<'_>, map: &Changed) -> Result<Changed> {
+    fn map(&mut self, ty: Type<'_>, map: &Changed, within: Formula) -> Result<Changed> {
         if map.base.is_some() {
             return unsupported("a map of the object in an apply configuration");
         }
@@ -135,17 +136,20 @@ impl Merge<'_> {
         }
         let mut made = Changed::default();
         for (key, entry) in &map.entries {
-            let Some(below) = ty.field(key) else {
-                return unsupported(format!("`{key}`, which the schema does not have"));
-            };
-            let value = self.value(below, &entry.value)?;
             let present = entry.present;
+            let Some(below) = ty.field(key) else {
+                // The schema does not have the field.
+                self.errors.add(self.arena, [within, present]);
+                continue;
+            };
+            let here = self.arena.and([within, present]);
+            let value = self.value(below, &entry.value, here)?;
             made.set(key, Entry { present, value });
         }
         Ok(made)
     }
 
-    fn list(&mut self, ty: Type<'_>, parts: &Rc<[Part]>) -> Result<Rc<[Part]>> {
+    fn list(&mut self, ty: Type<'_>, parts: &Rc<[Part]>, within: Formula) -> Result<Rc<[Part]>> {
         let Some(item) = ty.item() else {
             return unsupported("a list where the schema has none");
         };
@@ -158,7 +162,19 @@ impl Merge<'_> {
         }
         let mut made = Vec::new();
         for part in parts.iter() {
-            let value = self.value(item, part.value())?;
+            let outside = std::mem::replace(&mut self.errors, Errors(Vec::new()));
+            let value = self.value(item, part.value(), part.keep())?;
+            let inside = std::mem::replace(&mut self.errors, outside);
+            match part {
+                Part::One(..) => {
+                    let error = self.arena.or(inside.0);
+                    self.errors.add(self.arena, [within, error]);
+                }
+                Part::Each { outer, list, bound, .. } if outer.is_empty() => {
+                    self.errors.add_each(self.arena, (*list, *bound), within, inside);
+                }
+                Part::Each { .. } => return unsupported("an apply configuration of lists of lists"),
+            }
             made.push(part.with(part.keep(), value));
         }
         Ok(Rc::from(made))
