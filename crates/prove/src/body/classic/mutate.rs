@@ -23,14 +23,17 @@ use super::{
     query::Context,
     scalar::satisfies,
 };
-use crate::body::{
-    changed::{Entry, Piece},
-    document::{Element, Operation, Patch, Patched, PathStep, apply_operations, merge_strategic, pointer},
-    formula::{Arena, Formula, Place},
-    request::Request,
-    shape::Kind,
-    text::Predicate,
-    value::{Part, Result, Sym, Value, unsupported},
+use crate::{
+    body::{
+        changed::{Entry, Piece},
+        document::{Element, Operation, Patch, Patched, PathStep, apply_operations, merge_strategic, pointer},
+        formula::{Arena, Formula, Place},
+        request::Request,
+        shape::{Inner, Kind},
+        text::Predicate,
+        value::{Edit, Part, Result, Sym, Value, Words, unsupported},
+    },
+    language::Base,
 };
 
 /// What a rule that matches does.
@@ -74,6 +77,7 @@ pub(in crate::body) fn mutated(arena: &mut Arena, rule: &Rule, request: &Request
         kind: (&kind.0, &kind.1),
         condition: Formula::TRUE,
         element: None,
+        in_list: false,
         errors: Vec::new(),
     };
     let object = Value::of(Sym::At(place));
@@ -105,6 +109,8 @@ struct Reader<'a, 'x, 'r, 'c> {
     condition: Formula,
     /// The loop around: its list, and the element.
     element: Option<(Place, Place)>,
+    /// Whether a list of constant elements is around: there, texts that look like anchors are some.
+    in_list: bool,
     /// When a variable has no value.
     errors: Vec<Formula>,
 }
@@ -146,8 +152,10 @@ impl Reader<'_, '_, '_, '_> {
     fn variables(&mut self, tree: &Json) -> Result<()> {
         match tree {
             Json::String(text) if is_variable(text) => {
-                let found = value_of(self.arena, self.context, tree)?;
-                self.errors.push(found.failed);
+                for (_, variable) in pieces(text)?.0 {
+                    let found = value_of(self.arena, self.context, &variable)?;
+                    self.errors.push(found.failed);
+                }
                 Ok(())
             }
             Json::Array(items) => items.iter().try_for_each(|item| self.variables(item)),
@@ -232,31 +240,64 @@ impl Reader<'_, '_, '_, '_> {
                 }
                 _ => unsupported("a fraction in a patch"),
             },
-            Json::String(text) if is_variable(text) => self.variable(value),
+            Json::String(text) if is_variable(text) => self.variable(text),
             Json::String(text) if Anchor::parse(text).is_some() => unsupported("a text that looks like an anchor"),
             Json::String(text) => Ok(Value::text(text)),
             _ => unsupported("a value of a patch"),
         }
     }
 
-    /// The text that a variable yields.
-    fn variable(&mut self, value: &Json) -> Result<Value> {
-        let found = value_of(self.arena, self.context, value)?;
+    /// The text that a variable yields, with the text around it.
+    fn variable(&mut self, text: &str) -> Result<Value> {
+        let (variables, after) = pieces(text)?;
+        let [(before, variable)] = variables.as_slice() else {
+            return unsupported("a text with several variables");
+        };
+        let is_alone = before.is_empty() && after.is_empty();
+        let found = value_of(self.arena, self.context, variable)?;
         self.errors.push(found.failed);
-        for (_, sym) in &found.value.0 {
-            let is_text = match sym {
-                Sym::Text(_) | Sym::Null | Sym::Error => true,
-                Sym::At(place) => {
-                    let kinds = self.arena.shape(*place).kinds;
-                    kinds.is_single() && kinds.has(Kind::Text)
-                }
-                _ => false,
-            };
-            if !is_text {
-                return unsupported("a variable of a patch that may be no text");
+        let mut cases = Vec::new();
+        for (guard, sym) in found.value.0 {
+            if self.in_list && !self.is_no_anchor(&sym, before) {
+                return unsupported("a variable in a list of a patch, whose value may look like an anchor");
             }
+            let sym = match sym {
+                Sym::Text(text) => Sym::Text(Arc::from(format!("{before}{text}{after}"))),
+                Sym::At(place) if is_text(self.arena, place) && is_alone => Sym::At(place),
+                Sym::At(place) if is_text(self.arena, place) => {
+                    let around = Edit::Between(Arc::from(before.as_str()), Arc::from(after.as_str()));
+                    Sym::Words(place, Words(vec![around]))
+                }
+                Sym::Null if is_alone && !self.in_list => Sym::Null,
+                Sym::Error => Sym::Error,
+                _ => return unsupported("a variable of a patch that may be no text"),
+            };
+            cases.push((guard, sym));
         }
-        Ok(found.value)
+        Ok(self.arena.value(cases))
+    }
+
+    /// Whether a text cannot look like an anchor.
+    fn is_no_anchor(&self, sym: &Sym, before: &str) -> bool {
+        let starts_plainly = before.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit());
+        starts_plainly
+            || match sym {
+                Sym::Text(text) => Anchor::parse(text).is_none() && before.is_empty(),
+                Sym::At(place) => match &self.arena.shape(*place).inner {
+                    Inner::Quantity => before.is_empty(),
+                    Inner::Text(predicates) => {
+                        let name = |predicate: &Predicate| {
+                            matches!(
+                                predicate,
+                                Predicate::In(Base::LabelValue | Base::LabelKey | Base::DnsLabel | Base::Subdomain)
+                            )
+                        };
+                        before.is_empty() && predicates.iter().any(name)
+                    }
+                    _ => false,
+                },
+                _ => *sym == Sym::Error,
+            }
     }
 
     /// That a condition holds for a field.
@@ -299,6 +340,7 @@ impl Reader<'_, '_, '_, '_> {
         match anchored.as_slice() {
             [] => {
                 let mut made = Vec::new();
+                let outer = std::mem::replace(&mut self.in_list, true);
                 for item in items {
                     let patch = self.tree(item, &Entry::absent())?;
                     if patch == Patch::Null || matches!(&patch, Patch::Map(entries) if entries.is_empty()) {
@@ -306,6 +348,7 @@ impl Reader<'_, '_, '_, '_> {
                     }
                     made.push(patch);
                 }
+                self.in_list = outer;
                 Ok(Patch::List(made))
             }
             [only] if items.len() == 1 => match only.as_object() {
@@ -491,6 +534,32 @@ fn is_named_by_loop(entries: &Map<String, Json>) -> bool {
     let name = entries.get("(name)").and_then(Json::as_str).unwrap_or_default();
     let inside = name.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
     inside.is_some_and(|inside| inside.trim() == "element.name")
+}
+
+/// The variables of a text, each with the text before it, and the text behind the last one.
+fn pieces(text: &str) -> Result<(Vec<(String, Json)>, String)> {
+    let mut variables = Vec::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once("{{") {
+        let Some((inside, behind)) = behind.split_once("}}") else {
+            return unsupported("a variable without an end");
+        };
+        // A backslash escapes a variable; variables within variables are replaced first.
+        if before.ends_with('\\') || inside.contains(['{', '}']) || behind.starts_with('}') {
+            return unsupported("a variable within a variable, or an escaped one");
+        }
+        variables.push((before.to_owned(), Json::String(format!("{{{{{inside}}}}}"))));
+        rest = behind;
+    }
+    if text.contains("$(") {
+        return unsupported("a reference in a patch");
+    }
+    Ok((variables, rest.to_owned()))
+}
+
+fn is_text(arena: &Arena, place: Place) -> bool {
+    let kinds = arena.shape(place).kinds;
+    kinds.is_single() && kinds.has(Kind::Text)
 }
 
 fn is_variable(text: &str) -> bool {

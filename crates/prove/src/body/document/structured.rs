@@ -8,7 +8,10 @@
 use std::{rc::Rc, sync::Arc};
 
 use kyvtest_go_compat::value::Value as Plain;
-use kyvtest_patch::structured::{Schema, Type};
+use kyvtest_patch::{
+    strategic::merge_keys,
+    structured::{Schema, Type},
+};
 
 use super::{
     super::{
@@ -406,19 +409,31 @@ const UNIQUE: [(&str, &str, &str); 6] = [
     ("core.v1.EphemeralContainer", "volumeMounts", "mountPath"),
 ];
 
-/// Whether the elements of a list have different keys.
+/// Whether the elements of a list have different keys: because validation requires it, or because a strategic merge goes through
+/// the object, of which proofs assume that it changes nothing but what its patch names.
 pub(in crate::body) fn unique(arena: &Arena, list: Place, key: &str) -> bool {
+    let mut path: Vec<&str> = Vec::new();
+    let mut at = list;
+    while let Some(above) = arena.parent(at) {
+        path.push(match arena.step(at) {
+            Step::Field(name) => name,
+            Step::Bound(_) | Step::Item(_) | Step::Some(_) => "*",
+            _ => return false,
+        });
+        at = above;
+    }
+    // Objects that were stored earlier may be older than the requirement.
+    if !matches!(arena.step(at), Step::Root(name) if &**name == "object") {
+        return false;
+    }
+    path.reverse();
+    let is_merged = |(version, kind): (&str, &str)| merge_keys(version, kind, &path).as_deref() == Some(&[key][..]);
+    if arena.merged().is_some_and(is_merged) {
+        return true;
+    }
     let Some(Inner::Struct(owner)) = arena.parent(list).map(|owner| arena.shape(owner).inner.clone()) else {
         return false;
     };
-    let mut root = list;
-    while let Some(parent) = arena.parent(root) {
-        root = parent;
-    }
-    // Objects that were stored earlier may be older than the requirement.
-    if !matches!(arena.step(root), Step::Root(name) if &**name == "object") {
-        return false;
-    }
     UNIQUE.iter().any(|(own, field, by)| {
         *own == owner.name() && *by == key && *arena.step(list) == Step::Field(Arc::from(*field))
     })

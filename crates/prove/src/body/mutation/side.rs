@@ -208,6 +208,16 @@ impl MutatingSide {
             .unwrap_or_default()
     }
 
+    /// Whether a rule of the side merges strategically.
+    pub(super) fn merges(&self) -> bool {
+        let is_merge = |block: &Json| !block["patchStrategicMerge"].is_null();
+        self.rules.iter().flat_map(|rules| &rules.rules).any(|rule| {
+            let mutate = rule.mutate.as_ref().map(|mutate| mutate.document().root().to_serde());
+            let mutate = mutate.unwrap_or_default();
+            is_merge(&mutate) || mutate["foreach"].as_array().into_iter().flatten().any(is_merge)
+        })
+    }
+
     /// The mutate rules of the side.
     pub(super) fn rules(&self) -> impl Iterator<Item = &Rule> {
         let rules = self.rules.iter().flat_map(|rules| &rules.policy.spec.rules);

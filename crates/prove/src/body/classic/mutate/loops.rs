@@ -123,6 +123,7 @@ impl<'r, 'c> Reader<'_, '_, 'r, 'c> {
             kind: self.kind,
             condition: Formula::TRUE,
             element: Some((*list, *bound)),
+            in_list: false,
             errors: Vec::new(),
         };
         let mut patched = if let Some(merge) = block["patchStrategicMerge"].as_object() {
