@@ -38,8 +38,8 @@ use serde_json::Value as Json;
 
 /// Migrate ClusterPolicies to ValidatingPolicies and the other new kinds, rule by rule
 ///
-/// Writes the policies that replace ClusterPolicies, Policies and cleanup policies. Rules that validate are compared with their
-/// translation on every request that can occur; rules that mutate, generate, delete or verify images on many. A rule whose
+/// Writes the policies that replace ClusterPolicies, Policies and cleanup policies. Rules that validate or mutate are compared with
+/// their translation on every request that can occur; rules that generate, delete or verify images on many. A rule whose
 /// translation decides a request differently or makes another object, or that has no translation, is not written: the report
 /// names the construct, its place and what to do by hand.
 ///

@@ -18,6 +18,7 @@ use crate::{
     response::RuleResponse,
 };
 use kyvtest_cel::{
+    admission::PatchKind,
     composite::Composite,
     env::Env,
     host::{Host, Wrapped},
@@ -115,6 +116,14 @@ impl CompiledMutatingPolicy {
         let conditions = self.match_conditions.iter().enumerate();
         let conditions = conditions.map(|(i, program)| (Place::MatchCondition(i), program));
         self.composite.places().chain(conditions).collect()
+    }
+
+    /// The programs of the mutations, in order.
+    pub fn mutations(&self) -> impl Iterator<Item = (PatchKind, &Program)> {
+        self.patchers.iter().map(|patcher| match patcher {
+            Patcher::ApplyConfiguration(program) => (PatchKind::ApplyConfiguration, program),
+            Patcher::JsonPatch(program) => (PatchKind::JsonPatch, program),
+        })
     }
 
     /// The conditions of each exception, and whether it lifts the policy as a whole.

@@ -143,6 +143,7 @@ fn translate(policy: &CleanupPolicy, discovery: &Discovery, options: &Options) -
     }
     let requests = compare(policy, rule, &objects, &discovery, options)?;
     Ok(Translated {
+        is_proven: false,
         variants: objects.iter().map(|_| vec![""]).collect(),
         objects,
         requests,

@@ -69,6 +69,7 @@ pub(crate) fn translate(
     }
     let requests = compare::rule(&only, rule, &objects, discovery, options).map_err(|refusal| refusal.at(rule.span))?;
     Ok(Translated {
+        is_proven: false,
         variants: objects.iter().map(|_| vec![""]).collect(),
         objects,
         requests,

@@ -23,6 +23,8 @@ pub(crate) struct Translated {
     pub(crate) variants: Vec<Vec<&'static str>>,
     /// How many requests gave the same on both sides.
     pub(crate) requests: u64,
+    /// Whether every request gives the same.
+    pub(crate) is_proven: bool,
     /// Why the label is not better.
     pub(crate) reason: String,
     pub(crate) notes: Vec<String>,

@@ -253,7 +253,11 @@ fn migrate_rule(
     if let Some(translated) = other(policy, rule, base, (discovery, guesses), options) {
         match translated {
             Ok(translated) => {
-                migrated.label = RuleLabel::Tested(translated.requests);
+                migrated.label = if translated.is_proven {
+                    RuleLabel::Proven
+                } else {
+                    RuleLabel::Tested(translated.requests)
+                };
                 migrated.reason = translated.reason;
                 migrated.objects = translated.objects;
                 migrated.variants = translated.variants;

@@ -1,7 +1,7 @@
 //! `mutate` rules as MutatingPolicies.
 //!
 //! No upstream counterpart for the translation. Both sides run on the same requests, and the objects after them must be equal;
-//! a rule whose translation yields another object is not written. There is no proof: labels are TESTED.
+//! a rule whose translation yields another object is not written. The prover then decides whether all requests give the same.
 
 mod anchors;
 mod compare;
@@ -13,6 +13,7 @@ mod object;
 mod overlay;
 mod place;
 mod pointer;
+mod proof;
 
 use kyvtest_kyverno::autogen;
 use kyvtest_model::{
@@ -80,6 +81,7 @@ pub(crate) fn translate(
     let objects = object::objects(policy, base, &drafts);
     let requests = compare::rule(&only, &object::objects(&only, base, &drafts), discovery, options)
         .map_err(|refusal| refusal.at(rule.span))?;
+    let claim = proof::claim(&only, &object::objects(&only, base, &drafts), discovery, options)?;
     let covered = drafts
         .iter()
         .flat_map(|draft| draft.scopes.iter().map(|_| vec![draft.suffix]));
@@ -92,8 +94,9 @@ pub(crate) fn translate(
     Ok(Translated {
         variants: covered.collect(),
         objects,
-        requests,
-        reason: "mutations are compared on requests, not proven".to_owned(),
+        requests: requests + claim.requests,
+        is_proven: claim.is_proven,
+        reason: claim.reason,
         notes,
     })
 }

@@ -109,6 +109,7 @@ pub(crate) fn translate(
     }
     let requests = compare(&only, rule, &objects, &entries).map_err(|refusal| refusal.at(rule.span))?;
     Ok(Translated {
+        is_proven: false,
         variants: objects.iter().map(|_| vec!["", "controllers", "cronjobs"]).collect(),
         objects,
         requests,

@@ -108,6 +108,16 @@ pub fn merge(resource: Value<'_>, patch: Value<'_>) -> Result<Patched, Error> {
     })
 }
 
+/// Whether a merge changes nothing but what its patch names. It also goes through lists that the patch does not name: of elements
+/// with the same key it keeps one, and it drops elements without any.
+pub fn is_stable(resource: Value<'_>) -> bool {
+    let mut empty = Builder::new();
+    empty.begin_map();
+    empty.end();
+    let empty = empty.finish();
+    merge(resource, empty.root()).is_ok_and(|patched| !patched.changed)
+}
+
 /// Whether two values have the same JSON text. Numbers are compared by text, so `-0` differs from `0`.
 fn has_same_text(left: Value<'_>, right: Value<'_>) -> bool {
     match (left, right) {

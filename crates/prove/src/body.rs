@@ -10,9 +10,11 @@
 
 mod build;
 mod cel;
+mod changed;
 mod classic;
 #[cfg(test)]
 mod differential;
+mod document;
 pub mod examples;
 pub mod explain;
 mod formula;

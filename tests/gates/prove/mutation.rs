@@ -135,12 +135,17 @@ fn mutate_rules_and_the_policies_that_replace_them() {
         })
         .collect();
     let known = lines.iter().filter(|(_, known)| *known).count();
-    print_count(&format!("gate prove-mutation-corpus: {known}/{}", lines.len()));
+    let proven = lines.iter().filter(|(line, _)| line.starts_with("PROVEN")).count();
+    print_count(&format!(
+        "gate prove-mutation-corpus: {known}/{}, {proven} proven",
+        lines.len()
+    ));
     for (line, _) in &lines {
         print_count(&format!("  {line}"));
     }
     assert!(lines.len() >= 15, "only {} pairs were found", lines.len());
     assert_eq!(known, lines.len(), "every pair is decided or tested");
+    assert!(proven >= 4, "only {proven} pairs are proven");
     assert!(ours_are_classic(&pairs), "the first of each pair has rules");
 }
 

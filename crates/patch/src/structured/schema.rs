@@ -12,9 +12,13 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use kyvtest_go_compat::value::{Data, Document};
+use kyvtest_go_compat::value::{Data, Document, Value};
 
-use super::Error;
+use super::{
+    Error,
+    config::Input,
+    validate::{Duplicates, validate},
+};
 
 /// The scalars that a type accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +114,36 @@ impl<'s> Type<'s> {
             .collect()
     }
 
+    /// The keys of a list that elements may leave out: for them there is a value by default.
+    pub fn default_keys(self) -> Vec<&'s str> {
+        let list = self.atom().list.as_ref().filter(|list| !list.is_atomic);
+        let keys = list.into_iter().flat_map(|list| &list.keys);
+        keys.filter(|key| key.default.is_some())
+            .map(|key| key.name.as_str())
+            .collect()
+    }
+
+    /// The declared fields of a map.
+    pub fn fields(self) -> impl Iterator<Item = (&'s str, Self)> {
+        let map = self.atom().map.as_ref();
+        let fields = map.into_iter().flat_map(|map| &map.fields);
+        fields.map(move |(name, index)| (name.as_str(), self.at(*index)))
+    }
+
+    /// Whether the value is a list, however it is merged.
+    pub fn is_list(self) -> bool {
+        self.atom().list.is_some()
+    }
+
+    /// Whether a scalar fits the type.
+    pub fn accepts(self, scalar: Value<'_>) -> bool {
+        let is_plain = matches!(
+            scalar,
+            Value::Bool(_) | Value::Int(_) | Value::Double(_) | Value::String(_)
+        );
+        is_plain && validate(self, Input::Value(scalar), Duplicates::Reject).is_ok() && self.atom().scalar.is_some()
+    }
+
     pub(super) fn atom(self) -> &'s Atom {
         &self.schema.atoms[self.index]
     }
@@ -170,7 +204,7 @@ impl Schema {
     }
 
     /// The schema of one custom kind, from its CRD's `openAPIV3Schema`; `None` for a version without one.
-    pub fn custom(api_version: &str, kind: &str, open_api: Option<kyvtest_go_compat::value::Value<'_>>) -> Self {
+    pub fn custom(api_version: &str, kind: &str, open_api: Option<Value<'_>>) -> Self {
         let mut schema = Self {
             atoms: Self::builtin().atoms.clone(),
             kinds: BTreeMap::new(),

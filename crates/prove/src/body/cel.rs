@@ -10,10 +10,11 @@ mod call;
 mod compare;
 mod equal;
 mod fold;
+mod made;
 mod moment;
 mod text;
 
-pub(super) use self::fold::renamed;
+pub(super) use self::fold::{renamed, substitute as substituted};
 
 use std::{rc::Rc, sync::Arc};
 
@@ -36,6 +37,24 @@ pub(super) struct Surroundings<'a> {
     pub(super) roots: FxHashMap<&'static str, Value>,
     /// The programs of `variables`; `None` for one that cannot be compiled.
     pub(super) variables: FxHashMap<String, Option<&'a Program>>,
+    /// Variables that were evaluated before.
+    pub(super) known: FxHashMap<String, Value>,
+    /// Whether what is made is written to an object, so that the order of its lists counts.
+    pub(super) is_ordered: bool,
+}
+
+impl<'a> Surroundings<'a> {
+    pub(super) fn new(
+        roots: FxHashMap<&'static str, Value>,
+        variables: FxHashMap<String, Option<&'a Program>>,
+    ) -> Self {
+        Self {
+            roots,
+            variables,
+            known: FxHashMap::default(),
+            is_ordered: false,
+        }
+    }
 }
 
 /// The values of a comprehension's second variable, by those of the first.
@@ -63,6 +82,11 @@ pub(super) struct Reader<'a, 's> {
 pub(super) fn truth<'a>(arena: &mut Arena, program: &'a Program, surroundings: &Surroundings<'a>) -> Result<Truth> {
     let value = value(arena, program, surroundings, (0, Vec::new()))?;
     Ok(arena.truth(&value))
+}
+
+/// What the program of a mutation makes.
+pub(super) fn made<'a>(arena: &mut Arena, program: &'a Program, surroundings: &Surroundings<'a>) -> Result<Value> {
+    value(arena, program, surroundings, (0, Vec::new()))
 }
 
 /// Whether the value of a program is a text, or also null.
@@ -206,7 +230,7 @@ impl Reader<'_, '_> {
             Node::Call(call) => self.call(call),
             Node::List { elements, optional } => self.list(elements, optional),
             Node::Map { entries } => self.map(entries),
-            Node::Struct { .. } => unsupported("a message literal"),
+            Node::Struct { name, fields } => self.object(name, fields),
             Node::Fold(fold) => self.fold(fold),
             Node::Bind { slot, body } => {
                 let outer = self.slots[slot.0 as usize].take();
@@ -311,15 +335,18 @@ impl Reader<'_, '_> {
     }
 
     fn map(&mut self, entries: &[(NodeId, NodeId, bool)]) -> Result<Value> {
+        if entries.iter().any(|(.., optional)| *optional) {
+            return self.optional_entries(entries);
+        }
         let mut made: Vec<(Arc<str>, Value)> = Vec::new();
         let mut errors = Vec::new();
-        for (key, value, optional) in entries {
+        for (key, value, _) in entries {
             let key = self.read(*key)?;
             let Some(Sym::Text(key)) = key.single() else {
                 return unsupported("a map literal with computed keys");
             };
-            if *optional || made.iter().any(|(known, _)| known == key) {
-                return unsupported("a map literal with optional entries");
+            if made.iter().any(|(known, _)| known == key) {
+                return unsupported("a map literal with a key twice");
             }
             let value = self.read(*value)?;
             let mut kept = Vec::new();
@@ -345,6 +372,9 @@ impl Reader<'_, '_> {
     }
 
     fn binary(&mut self, operator: Operator, a: &Sym, b: &Sym) -> Result<Value> {
+        if operator != Operator::Add && (made::is_made(a) || made::is_made(b)) {
+            return unsupported("an operation on a made value");
+        }
         match operator {
             Operator::Less => self.order(a, b, false, "<"),
             Operator::LessEquals => self.order(a, b, true, "<="),
@@ -530,7 +560,7 @@ fn describe(sym: &Sym, places: &mut Vec<Place>) -> Result<String> {
                 None => format!("length $+{}", measure.plus),
             }
         }
-        Sym::Position(position) => {
+        Sym::Offset(position) => {
             places.push(position.place);
             format!("{:?} {:?} {}", position.words, position.needle, position.last)
         }
@@ -587,6 +617,9 @@ fn describe(sym: &Sym, places: &mut Vec<Place>) -> Result<String> {
             text
         }
         Sym::Bool(_) | Sym::Map(_) | Sym::Variables | Sym::Error => {
+            return unsupported("an unknown function of a computed value");
+        }
+        Sym::Changed(_) | Sym::Position(..) | Sym::Pointer(_) => {
             return unsupported("an unknown function of a computed value");
         }
     })

@@ -6,6 +6,7 @@
 
 mod condition;
 mod context;
+mod mutate;
 mod pattern;
 mod query;
 mod scalar;
@@ -17,6 +18,8 @@ use kyvtest_model::{
     kube::Operation,
     policy::{ClassicPolicy, FailureAction, Rule, Subtree},
 };
+
+pub(super) use self::mutate::{Mutated, mutated};
 
 use self::{
     condition::Conditions,

@@ -179,6 +179,9 @@ pub(super) struct Arena {
     /// Values that are read from texts: value, text, when it can be read, and how.
     conversions: Vec<(Place, Place, Formula, Conversion)>,
     lookups: Vec<Lookup>,
+    /// Group version and kind of the new object, if a strategic merge goes through it: in lists that it joins by keys every key
+    /// is there once.
+    merged: Option<(String, String)>,
 }
 
 impl Arena {
@@ -202,6 +205,7 @@ impl Arena {
             splits: Vec::new(),
             conversions: Vec::new(),
             lookups: Vec::new(),
+            merged: None,
         };
         arena.node(Node::False);
         arena.node(Node::True);
@@ -211,6 +215,18 @@ impl Arena {
     /// How many formulas there are: the measure of a proof's memory.
     pub(super) fn size(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// Says that a strategic merge goes through the new object.
+    pub(super) fn set_merged(&mut self, api_version: String, kind: String) {
+        self.merged = Some((api_version, kind));
+    }
+
+    /// The kind of the new object, if a strategic merge goes through it.
+    pub(super) fn merged(&self) -> Option<(&str, &str)> {
+        self.merged
+            .as_ref()
+            .map(|(version, kind)| (version.as_str(), kind.as_str()))
     }
 
     // Places.

@@ -15,6 +15,7 @@
 mod applied;
 mod guards;
 mod hunt;
+mod objects;
 mod paths;
 mod side;
 
@@ -26,6 +27,7 @@ use kyvtest_model::{
     policy::{Loaded, Policy},
     verdict::DivergenceClass,
 };
+use kyvtest_patch::strategic::is_stable;
 use serde_json::Value as Json;
 
 use self::applied::Applied;
@@ -34,11 +36,13 @@ use super::{
     CONVERTED, Comparison, Counterexample, Options, Setting, Side,
     build::Builder,
     compare_sides,
+    document::difference,
     formula::{Arena, Formula},
     other,
     request::Request,
+    shape::Shape,
     solve::{SolveResult, Solver, Theory},
-    value::Unsupported,
+    value::{Unsupported, unsupported},
 };
 use crate::{
     Kind, Label, NEITHER,
@@ -55,6 +59,8 @@ pub(super) struct Both<'s> {
     server: Server,
     options: &'s Options,
     requests: u64,
+    /// Whether a rule of a side merges strategically.
+    merges: bool,
 }
 
 /// What is known about one class of requests.
@@ -63,6 +69,14 @@ enum Found {
     Differs(Box<Counterexample>),
     Open(String),
 }
+
+/// What proofs about strategic merges assume of objects.
+pub const ASSUMED: &str = "assumed: lists that a strategic merge joins by keys have every key once";
+
+/// Why a class is left open: what may differ.
+const APPLY: &str = "the sides may apply to different requests";
+const DENY: &str = "one side may deny requests that the other one admits";
+const DIFFER: &str = "the objects may differ";
 
 /// How many models are tried before a class is left open.
 const MODELS: usize = 6;
@@ -126,8 +140,12 @@ pub fn compare_mutating_sides(
         }
     }
     let (label, reason) = if open.is_empty() {
-        let nothing = if decided.is_empty() { NEITHER } else { "" };
-        (Label::Proven, nothing.to_owned())
+        let reason = match (decided.is_empty(), both.merges && !same) {
+            (true, _) => NEITHER,
+            (false, true) => ASSUMED,
+            (false, false) => "",
+        };
+        (Label::Proven, reason.to_owned())
     } else {
         (Label::Tested { tested: both.requests }, open.join("; "))
     };
@@ -255,6 +273,7 @@ impl<'s> Both<'s> {
             server: Server::new(discovery, Vec::new()).without_service_accounts(),
             options,
             requests: 0,
+            merges: sides.iter().any(|side| side.merges()),
         }
     }
 
@@ -284,6 +303,9 @@ impl<'s> Both<'s> {
         if !shows(&scenario.request.cell()) {
             return None;
         }
+        if !is_of_subresource(&scenario.request) {
+            return None;
+        }
         let data = self.options.data;
         let prepared = Prepared::new(&self.server, &scenario.request, data);
         if prepared.refused.is_some() {
@@ -293,6 +315,11 @@ impl<'s> Both<'s> {
             // Objects that no server accepts show nothing.
             let mut admitted = scenario.request.clone();
             self.server.admit(&mut admitted).ok()?;
+        }
+        // Proofs assume that a strategic merge changes nothing but what its patch names.
+        let object = prepared.request.object.root();
+        if self.merges && !object.is_null() && !is_stable(object) {
+            return None;
         }
         self.requests += 1;
         let mocks = Mocks::new();
@@ -326,6 +353,10 @@ impl<'s> Both<'s> {
     fn class_as(&mut self, cell: RequestClass<'_>, seen: &kyvtest_model::kube::Resource) -> Found {
         let mut arena = Arena::new();
         let request = Request::new(&mut arena, cell, seen, self.options.data);
+        if self.merges {
+            let kind = &seen.object_kind;
+            arena.set_merged(kind.api_version(), kind.kind.clone());
+        }
         let applied = self
             .sides
             .map(|side| side.applied(&mut arena, &request, self.discovery));
@@ -335,28 +366,100 @@ impl<'s> Both<'s> {
                 return Found::Open(format!("not modelled: {what}"));
             }
         };
-        let questions = [(ours.denies, theirs.denies), (ours.changes, theirs.changes)];
-        for (one, other) in questions {
-            if one == other {
-                continue;
+        let rules = !ours.rules.is_empty() || !theirs.rules.is_empty();
+        let by_text = if rules {
+            Found::Open(String::new())
+        } else {
+            self.by_text(&mut arena, &request, [&ours, &theirs])
+        };
+        let Found::Open(reason) = by_text else {
+            return by_text;
+        };
+        match self.by_object(&mut arena, &request, [&ours, &theirs]) {
+            Ok(Found::Open(own)) => Found::Open(own),
+            Ok(found) => found,
+            Err(Unsupported(what)) if reason.is_empty() || reason == guards::DIFFERENT => {
+                Found::Open(format!("not modelled: {what}"))
             }
-            let (not_one, not_other) = (arena.not(one), arena.not(other));
-            for parts in [[one, not_other], [not_one, other]] {
-                let differs = arena.and(parts);
-                match self.question(&mut arena, &request, differs) {
-                    Found::Equal => {}
-                    found => return found,
-                }
+            Err(_) => Found::Open(reason),
+        }
+    }
+
+    /// Decides a class by the texts of the mutations: the same requests are changed, and the same text changes them alike.
+    fn by_text(&mut self, arena: &mut Arena, request: &Request<'_>, [ours, theirs]: [&Applied<'_>; 2]) -> Found {
+        for (one, other) in [(ours.denies, theirs.denies), (ours.changes, theirs.changes)] {
+            match self.both_or_neither(arena, request, [one, other], APPLY) {
+                Found::Equal => {}
+                found => return found,
             }
         }
-        match self.same_mutations(&mut arena, &request, [&ours, &theirs]) {
+        match self.same_mutations(arena, request, [ours, theirs]) {
             None => Found::Equal,
             Some(reason) => Found::Open(reason),
         }
     }
 
+    /// Decides a class by what the mutations make of the object.
+    fn by_object(
+        &mut self,
+        arena: &mut Arena,
+        request: &Request<'_>,
+        sides: [&Applied<'_>; 2],
+    ) -> Result<Found, Unsupported> {
+        if self.options.data != Data::Normalised {
+            return unsupported("objects that are not decoded");
+        }
+        let mut outcomes = Vec::new();
+        for side in sides {
+            outcomes.push(objects::outcome(arena, request, side, |arena, formula| {
+                self.is_possible(arena, request, formula).is_some()
+            })?);
+        }
+        let [ours, theirs] = outcomes.as_slice() else {
+            return unsupported("a side");
+        };
+        match self.both_or_neither(arena, request, [ours.denies, theirs.denies], DENY) {
+            Found::Equal => {}
+            found => return Ok(found),
+        }
+        let kind = &request.seen.object_kind;
+        let shape = Shape::object(&kind.api_version(), &kind.kind);
+        // Of a Pod that gets ephemeral containers the server keeps these alone.
+        let path: &[&str] = match request.cell.resource.subresource.as_str() {
+            "ephemeralcontainers" => &["spec", "ephemeralContainers"],
+            _ => &[],
+        };
+        let differ = difference(arena, [&ours.object, &theirs.object], &shape, path)?;
+        let denied = arena.or([ours.denies, theirs.denies]);
+        let admitted = arena.not(denied);
+        let differ = arena.and([admitted, differ]);
+        Ok(self.question(arena, request, differ, DIFFER))
+    }
+
+    /// Looks for a request on which one of two formulas holds alone.
+    fn both_or_neither(
+        &mut self,
+        arena: &mut Arena,
+        request: &Request<'_>,
+        [one, other]: [Formula; 2],
+        reason: &str,
+    ) -> Found {
+        if one == other {
+            return Found::Equal;
+        }
+        let (not_one, not_other) = (arena.not(one), arena.not(other));
+        for parts in [[one, not_other], [not_one, other]] {
+            let differs = arena.and(parts);
+            match self.question(arena, request, differs, reason) {
+                Found::Equal => {}
+                found => return found,
+            }
+        }
+        Found::Equal
+    }
+
     /// Looks for a request on which a formula holds and the sides make different objects.
-    fn question(&mut self, arena: &mut Arena, request: &Request<'_>, formula: Formula) -> Found {
+    fn question(&mut self, arena: &mut Arena, request: &Request<'_>, formula: Formula, reason: &str) -> Found {
         let goal = arena.and(request.assumptions.iter().copied().chain([formula]));
         let mut budget = self.options.cases;
         let mut theory = Theory::default();
@@ -387,7 +490,7 @@ impl<'s> Both<'s> {
                 SolveResult::Incomplete(_) => break,
             }
         }
-        Found::Open("the sides may apply to different requests".to_owned())
+        Found::Open(reason.to_owned())
     }
 
     /// Why a formula may hold on a request; `None` if it never does.
@@ -398,7 +501,7 @@ impl<'s> Both<'s> {
         let answer = Solver::new(arena, &mut theory, &mut budget).solve(goal);
         match answer {
             SolveResult::No => None,
-            SolveResult::Yes(_) => Some("the sides may apply to different requests".to_owned()),
+            SolveResult::Yes(_) => Some(APPLY.to_owned()),
             SolveResult::Incomplete(why) => Some(format!(
                 "gave up on {}: {}",
                 universe::name(&request.cell),
@@ -426,6 +529,23 @@ impl<'s> Both<'s> {
 /// Whether a difference of objects shows in requests of a class: what the server keeps of most subresources is not known here.
 fn shows(cell: &RequestClass<'_>) -> bool {
     matches!(cell.resource.subresource.as_str(), "" | "ephemeralcontainers")
+}
+
+/// Whether an update of ephemeral containers changes nothing else, as proofs assume.
+fn is_of_subresource(request: &kyvtest_model::kube::Request) -> bool {
+    if request.resource.subresource != "ephemeralcontainers" {
+        return true;
+    }
+    let rest = |object: &Document| {
+        let mut object = object.root().to_serde();
+        let metadata = ["labels", "annotations"].map(|key| object["metadata"][key].take());
+        let mut spec = object["spec"].take();
+        if let Some(spec) = spec.as_object_mut() {
+            spec.shift_remove("ephemeralContainers");
+        }
+        (metadata, spec)
+    };
+    rest(&request.object) == rest(&request.old_object)
 }
 
 /// What the server keeps of an object that was changed on its way to a subresource: of a Pod that gets ephemeral containers,

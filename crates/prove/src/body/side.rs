@@ -388,10 +388,7 @@ struct Conditions {
 impl<'a> Expressions<'a> {
     fn new(programs: &[(Where, &'a Program)], request: &Request<'_>, viewer: Viewer, matched: &Resource) -> Self {
         let mut expressions = Self {
-            surroundings: Surroundings {
-                roots: request.roots(viewer, matched),
-                variables: rustc_hash::FxHashMap::default(),
-            },
+            surroundings: Surroundings::new(request.roots(viewer, matched), rustc_hash::FxHashMap::default()),
             conditions: Vec::new(),
             validations: Vec::new(),
             annotations: Vec::new(),
@@ -411,10 +408,8 @@ impl<'a> Expressions<'a> {
         if viewer != Viewer::Validating {
             let mut roots = expressions.surroundings.roots.clone();
             roots.insert("namespaceObject", Value::of(Sym::Null));
-            expressions.of_conditions = Some(Surroundings {
-                roots,
-                variables: expressions.surroundings.variables.clone(),
-            });
+            let variables = expressions.surroundings.variables.clone();
+            expressions.of_conditions = Some(Surroundings::new(roots, variables));
         }
         expressions
     }

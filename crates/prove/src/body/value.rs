@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kyvtest_go_compat::text::quantity::Quantity;
 
 use super::{
+    changed::{Changed, Piece},
     formula::{Amount, Arena, Formula, Place},
     text::Predicate,
 };
@@ -46,12 +47,18 @@ pub(super) enum Sym {
     /// The number of characters of a text.
     Length(Measure),
     /// The position of a text within another one, -1 if it is not there.
-    Position(Rc<Position>),
+    Offset(Rc<Offset>),
     /// The number of elements of a list.
     Size(Rc<[Part]>),
     List(Rc<[Part]>),
     /// A map with constant keys.
     Map(Rc<[(Arc<str>, Value)]>),
+    /// A map that is made or changed, of which some entries may be absent.
+    Changed(Rc<Changed>),
+    /// The position of an element in its list, with the element.
+    Position(Place, Rc<Value>),
+    /// A text with positions in it.
+    Pointer(Rc<[Piece]>),
     Optional(Option<Rc<Value>>),
     Variables,
     Quantity(Sized),
@@ -107,7 +114,7 @@ impl Measure {
 
 /// Where a constant begins in a text of a document, or in one made from it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Position {
+pub(super) struct Offset {
     pub(super) place: Place,
     pub(super) words: Words,
     /// Not empty.

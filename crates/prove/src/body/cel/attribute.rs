@@ -168,6 +168,14 @@ impl<'a> Reader<'a, '_> {
                 let found = entries.iter().find(|(key, _)| &**key == name);
                 single(found.map_or(Found::Missing, |(_, value)| Found::Value(value.clone())))
             }
+            Sym::Variables if self.surroundings.known.contains_key(name) => {
+                let known = self.surroundings.known[name].0.iter();
+                let found = known.map(|(guard, sym)| match sym {
+                    Sym::Error => (*guard, Found::Error),
+                    sym => (*guard, Found::Value(Value::of(sym.clone()))),
+                });
+                Ok(found.collect())
+            }
             Sym::Variables => match self.surroundings.variables.get(name) {
                 Some(Some(program)) => {
                     let value = value(
@@ -196,9 +204,22 @@ impl<'a> Reader<'a, '_> {
             Sym::Null | Sym::Bool(_) | Sym::Int(_) | Sym::Uint(_) | Sym::Double(_) | Sym::Text(_) | Sym::Words(..) => {
                 single(self.outside())
             }
-            Sym::Plus(..) | Sym::Minus(..) | Sym::Length(_) | Sym::Size(_) | Sym::Position(_) => single(self.outside()),
+            Sym::Plus(..) | Sym::Minus(..) | Sym::Length(_) | Sym::Size(_) | Sym::Offset(_) => single(self.outside()),
             Sym::Steps(..) => single(self.outside()),
-            Sym::Constant(_) | Sym::Quantity(_) | Sym::Moment(_) => unsupported("a field of a library's value"),
+            Sym::Changed(changed) if changed.type_name.is_some() => unsupported("a field of a typed object"),
+            Sym::Changed(_) => {
+                let Some(entry) = self.arena.entry_of(sym, name) else {
+                    return unsupported("a field of a changed value");
+                };
+                let absent = self.arena.not(entry.present);
+                Ok(vec![
+                    (entry.present, Found::Value(entry.value)),
+                    (absent, Found::Missing),
+                ])
+            }
+            Sym::Constant(_) | Sym::Quantity(_) | Sym::Moment(_) | Sym::Position(..) | Sym::Pointer(_) => {
+                unsupported("a field of a library's value")
+            }
         }
     }
 
@@ -251,6 +272,7 @@ impl<'a> Reader<'a, '_> {
             }
             Sym::Map(_) | Sym::Optional(_) => Ok(vec![(Formula::TRUE, Found::Missing)]),
             Sym::Error => Ok(vec![(Formula::TRUE, Found::Error)]),
+            Sym::Changed(_) => unsupported("an index into a changed value"),
             _ => Ok(vec![(Formula::TRUE, self.outside())]),
         }
     }

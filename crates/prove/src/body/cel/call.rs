@@ -59,6 +59,9 @@ impl<'a> Reader<'a, '_> {
             let predicate = Predicate::Matches(Arc::from(regex.as_str()));
             return self.tested(text, predicate, "matches");
         }
+        if args.iter().any(super::made::is_made) {
+            return super::made::of_made(call.function.name, args);
+        }
         if let Some(value) = self.regex_of_wildcards(call.function.name, args)? {
             return Ok(value);
         }
@@ -127,6 +130,7 @@ impl<'a> Reader<'a, '_> {
             },
             ("int", [Sym::Int(number)]) => Ok(Value::of(Sym::Int(*number))),
             ("string", [Sym::Text(text)]) => Ok(Value::text(text)),
+            ("jsonpatch.escapeKey", [Sym::Text(text)]) => Ok(Value::text(&text.replace('~', "~0").replace('/', "~1"))),
             // Kyverno's `orValue` takes values that are not optional as well.
             ("__orValueCompat__", [Sym::Optional(None), other]) => Ok(Value::of(other.clone())),
             ("__orValueCompat__", [Sym::Optional(Some(inner)), _]) => Ok((**inner).clone()),
@@ -226,7 +230,7 @@ impl<'a> Reader<'a, '_> {
         let name = match sym {
             Sym::Null => "null_type",
             Sym::Bool(_) => "bool",
-            Sym::Int(_) | Sym::Size(_) | Sym::Length(_) | Sym::Position(_) => "int",
+            Sym::Int(_) | Sym::Size(_) | Sym::Length(_) | Sym::Offset(_) => "int",
             Sym::Text(_) | Sym::Words(..) => "string",
             Sym::List(_) => "list",
             Sym::Map(_) => "map",
@@ -248,6 +252,9 @@ impl<'a> Reader<'a, '_> {
         let Some((is_list, parts)) = self.parts(sym)? else {
             return Ok(Value::error());
         };
+        if self.surroundings.is_ordered && !parts.iter().all(keeps_order) {
+            return unsupported("a flattened list whose order counts");
+        }
         let used = self.bound.clone();
         let flat = self.arena.flatten(&parts, |arena, list| {
             let mut names = (0..16).filter_map(|number| arena.bound(list, number));
@@ -436,4 +443,20 @@ fn result_shape(result: &Type) -> Shape {
         Type::List(item) => Shape::of(Kind::List, Inner::List(Box::new(result_shape(item)))),
         _ => Shape::any(),
     }
+}
+
+/// Whether the elements of what a part makes stay in order when they are joined: single lists do, and the order of operations
+/// that belong to different elements does not count.
+fn keeps_order(part: &Part) -> bool {
+    part.value().0.iter().all(|(_, sym)| match sym {
+        Sym::List(inner) => {
+            let is_operation = |sym: &Sym| match sym {
+                Sym::Changed(changed) => changed.type_name.as_deref() == Some("JSONPatch"),
+                _ => false,
+            };
+            let mut inner = inner.iter();
+            matches!(part, Part::One(..)) || inner.all(|part| part.value().0.iter().all(|(_, sym)| is_operation(sym)))
+        }
+        _ => matches!(part, Part::One(..)),
+    })
 }

@@ -6,7 +6,8 @@ use std::{rc::Rc, sync::Arc};
 
 use super::{Reader, attribute::Found, equal::numeric};
 use crate::body::{
-    formula::{Atom, Formula, Place},
+    document::unique,
+    formula::{Atom, Formula, Place, Step},
     shape::{Inner, Kind, Shape},
     split,
     value::{Edit, Measure, Moment, Part, Result, Sized, Sym, Truth, Value, Words, unsupported},
@@ -87,7 +88,7 @@ impl Reader<'_, '_> {
                     None => self.unknown(name, &[a.clone(), b.clone()], boolean()),
                 }
             }
-            (Sym::Length(_) | Sym::Size(_) | Sym::Position(_), Sym::Int(number)) => {
+            (Sym::Length(_) | Sym::Size(_) | Sym::Offset(_), Sym::Int(number)) => {
                 // At most n: not at least n + 1.
                 let least = if or_equal { number.checked_add(1) } else { Some(*number) };
                 match least {
@@ -99,7 +100,7 @@ impl Reader<'_, '_> {
                     }
                 }
             }
-            (Sym::Int(number), Sym::Length(_) | Sym::Size(_) | Sym::Position(_)) => {
+            (Sym::Int(number), Sym::Length(_) | Sym::Size(_) | Sym::Offset(_)) => {
                 let least = if or_equal { Some(*number) } else { number.checked_add(1) };
                 match least {
                     None => yes(Formula::FALSE),
@@ -175,7 +176,7 @@ impl Reader<'_, '_> {
 
     /// Whether a length, size or position is at least a number.
     pub(super) fn counted(&mut self, sym: &Sym, least: i64) -> Result<Formula> {
-        if let Sym::Position(position) = sym {
+        if let Sym::Offset(position) = sym {
             return self.begins_at_least(position, least);
         }
         if let Sym::Length(measure) = sym {
@@ -329,9 +330,43 @@ impl Reader<'_, '_> {
         }
     }
 
+    /// That the key of an element is among those of some elements of the same list, which have different keys: the element is
+    /// one of them.
+    fn is_own_key(&mut self, needle: &Sym, part: &Part) -> Option<Formula> {
+        let (
+            Sym::At(own),
+            Part::Each {
+                outer,
+                list,
+                bound,
+                keep,
+                value,
+            },
+        ) = (needle, part)
+        else {
+            return None;
+        };
+        let (element, key) = (self.arena.parent(*own)?, self.arena.step(*own).clone());
+        let Step::Field(key) = key else { return None };
+        let is_element =
+            matches!(self.arena.step(element), Step::Bound(_)) && self.arena.parent(element) == Some(*list);
+        let theirs = self.arena.field(*bound, &key)?;
+        let is_key = self.arena.present(theirs) == Formula::TRUE && value.single() == Some(&Sym::At(theirs));
+        let distinct = element == *bound || !self.arena.mentions(*keep, element);
+        if !outer.is_empty() || !is_element || !is_key || !distinct || !unique(self.arena, *list, &key) {
+            return None;
+        }
+        Some(self.arena.substitute(*keep, *bound, element))
+    }
+
     pub(super) fn any_equal(&mut self, needle: &Sym, parts: &[Part]) -> Result<Formula> {
+        let mut own = Vec::new();
         let mut hits = Vec::new();
         for part in parts {
+            if let Some(hit) = self.is_own_key(needle, part) {
+                own.push(hit);
+                continue;
+            }
             let bounds = part.bounds();
             if bounds.iter().any(|bound| self.bound.contains(bound)) {
                 return unsupported("a search in a list within a comprehension over it");
@@ -342,11 +377,15 @@ impl Reader<'_, '_> {
             self.bound.truncate(before);
             hits.push((part, equal?));
         }
-        Ok(self.arena.count(&hits, 1))
+        own.push(self.arena.count(&hits, 1));
+        Ok(self.arena.or(own))
     }
 
     /// `a + b`
     pub(super) fn add(&mut self, a: &Sym, b: &Sym) -> Result<Value> {
+        if super::made::is_made(a) || super::made::is_made(b) {
+            return super::made::added(a, b);
+        }
         match (a, b) {
             (Sym::Int(a), Sym::Int(b)) => Ok(a.checked_add(*b).map_or(Value::error(), |n| Value::of(Sym::Int(n)))),
             (Sym::Text(a), Sym::Text(b)) => Ok(Value::text(&format!("{a}{b}"))),

@@ -54,8 +54,8 @@ impl Reader<'_, '_> {
                     }
                 }
             }
-            (Sym::Length(_) | Sym::Size(_) | Sym::Position(_), Sym::Int(number))
-            | (Sym::Int(number), Sym::Length(_) | Sym::Size(_) | Sym::Position(_)) => {
+            (Sym::Length(_) | Sym::Size(_) | Sym::Offset(_), Sym::Int(number))
+            | (Sym::Int(number), Sym::Length(_) | Sym::Size(_) | Sym::Offset(_)) => {
                 let counted = if matches!(a, Sym::Int(_)) { b } else { a };
                 let Some(next) = number.checked_add(1) else {
                     return Ok(Formula::FALSE);
@@ -296,7 +296,7 @@ impl Reader<'_, '_> {
             Sym::Minus(..)
             | Sym::Length(_)
             | Sym::Size(_)
-            | Sym::Position(_)
+            | Sym::Offset(_)
             | Sym::Steps(..)
             | Sym::Constant(_)
             | Sym::Moment(_)
@@ -305,6 +305,7 @@ impl Reader<'_, '_> {
                 self.arena.truth(&value).yes
             }
             Sym::Optional(_) => Formula::FALSE,
+            Sym::Changed(_) | Sym::Position(..) | Sym::Pointer(_) => return unsupported("an equality of a made value"),
             Sym::Quantity(_) | Sym::Variables | Sym::Error | Sym::At(_) => {
                 return unsupported("an equality with a library's value");
             }
@@ -421,7 +422,7 @@ fn rank(sym: &Sym) -> u8 {
         | Sym::Minus(..)
         | Sym::Length(_)
         | Sym::Steps(..)
-        | Sym::Position(_)
+        | Sym::Offset(_)
         | Sym::Size(_) => 2,
         Sym::Text(_) | Sym::Words(..) => 3,
         Sym::List(_) => 4,
@@ -429,6 +430,7 @@ fn rank(sym: &Sym) -> u8 {
         Sym::Optional(_) => 6,
         Sym::Quantity(_) | Sym::Moment(_) => 7,
         Sym::Constant(_) | Sym::At(_) | Sym::Variables | Sym::Error => 8,
+        Sym::Changed(_) | Sym::Position(..) | Sym::Pointer(_) => 8,
     }
 }
 

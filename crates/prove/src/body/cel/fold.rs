@@ -9,9 +9,10 @@ use kyvtest_cel::program::{Fold, FoldKind, NodeId};
 
 use super::{Reader, Seconds};
 use crate::body::{
+    changed::{Changed, Entry, Piece},
     formula::{Arena, Formula, Place},
     shape::{Inner, Kind, Shape},
-    value::{Measure, Moment, Part, Position, Result, Sym, Truth, Value, unsupported},
+    value::{Measure, Moment, Offset, Part, Result, Sym, Truth, Value, unsupported},
 };
 
 impl<'a> Reader<'a, '_> {
@@ -67,6 +68,7 @@ impl<'a> Reader<'a, '_> {
                 value
             }
             Sym::Constant(_) | Sym::Quantity(_) => unsupported("a comprehension over a library's value"),
+            Sym::Changed(_) => unsupported("a comprehension over a changed map"),
             _ => Ok(Value::error()),
         })
     }
@@ -127,7 +129,10 @@ impl<'a> Reader<'a, '_> {
     /// Folds over the elements of a list of a document, with their positions if the number of elements is limited.
     fn over_list(&mut self, fold: &'a Fold, list: Place) -> Result<Value> {
         let parts = self.elements(list)?;
-        if fold.second.is_none() || self.arena.limit().is_none() {
+        if fold.second.is_some() && self.arena.limit().is_none() {
+            return self.with_positions(fold, &parts);
+        }
+        if fold.second.is_none() {
             return self.over(fold, &parts);
         }
         let mut positions = Vec::new();
@@ -142,6 +147,9 @@ impl<'a> Reader<'a, '_> {
 
     /// The value of a comprehension's second variable, if that depends on the first one.
     fn second(&mut self, first: &Sym) -> Option<Value> {
+        if let Sym::Position(_, element) = first {
+            return Some((**element).clone());
+        }
         match (self.seconds.as_ref()?, first) {
             (Seconds::Items(list), Sym::Int(position)) => {
                 let list = *list;
@@ -158,7 +166,7 @@ impl<'a> Reader<'a, '_> {
 
     fn over(&mut self, fold: &'a Fold, parts: &[Part]) -> Result<Value> {
         if fold.second.is_some() {
-            return unsupported("a comprehension with positions of a list");
+            return self.with_positions(fold, parts);
         }
         let mut own = Vec::new();
         for part in parts {
@@ -167,7 +175,7 @@ impl<'a> Reader<'a, '_> {
         self.run(fold, &own)
     }
 
-    fn run(&mut self, fold: &'a Fold, parts: &[Part]) -> Result<Value> {
+    pub(super) fn run(&mut self, fold: &'a Fold, parts: &[Part]) -> Result<Value> {
         match &fold.kind {
             FoldKind::All(body) => {
                 let truths = self.bodies(fold, parts, *body)?;
@@ -340,7 +348,7 @@ pub(in crate::body) fn renamed(arena: &mut Arena, part: &Part, used: &[Place]) -
 }
 
 /// A value about another element.
-pub(super) fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Place) -> Value {
+pub(in crate::body) fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Place) -> Value {
     let mut cases = Vec::new();
     for (guard, sym) in &value.0 {
         let guard = arena.substitute(*guard, from, to);
@@ -354,7 +362,7 @@ pub(super) fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Plac
                 place: arena.move_place(measure.place, from, to),
                 ..measure.clone()
             }),
-            Sym::Position(position) => Sym::Position(Rc::new(Position {
+            Sym::Offset(position) => Sym::Offset(Rc::new(Offset {
                 place: arena.move_place(position.place, from, to),
                 ..(**position).clone()
             })),
@@ -377,6 +385,33 @@ pub(super) fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Plac
                     made.push((key.clone(), substitute(arena, value, from, to)));
                 }
                 Sym::Map(Rc::from(made))
+            }
+            Sym::Changed(changed) => {
+                let base = changed.base.map(|base| arena.move_place(base, from, to));
+                let mut made = Changed {
+                    base,
+                    type_name: changed.type_name.clone(),
+                    entries: Vec::new(),
+                };
+                for (key, entry) in &changed.entries {
+                    let entry = Entry {
+                        present: arena.substitute(entry.present, from, to),
+                        value: substitute(arena, &entry.value, from, to),
+                    };
+                    made.entries.push((key.clone(), entry));
+                }
+                Sym::Changed(Rc::new(made))
+            }
+            Sym::Position(bound, element) => {
+                let bound = arena.move_place(*bound, from, to);
+                Sym::Position(bound, Rc::new(substitute(arena, element, from, to)))
+            }
+            Sym::Pointer(pieces) => {
+                let pieces = pieces.iter().map(|piece| match piece {
+                    Piece::Position(bound) => Piece::Position(arena.move_place(*bound, from, to)),
+                    Piece::Text(_) => piece.clone(),
+                });
+                Sym::Pointer(pieces.collect())
             }
             Sym::List(parts) => Sym::List(substitute_parts(arena, parts, from, to)),
             Sym::Size(parts) => Sym::Size(substitute_parts(arena, parts, from, to)),

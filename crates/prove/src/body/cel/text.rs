@@ -15,7 +15,7 @@ use crate::body::{
     formula::{Formula, Place},
     shape::{Inner, Kind, Shape},
     text::{Predicate, slice},
-    value::{Edit, Part, Position, Result, Sym, Truth, Value, Wildcards, Words, unsupported},
+    value::{Edit, Offset, Part, Result, Sym, Truth, Value, Wildcards, Words, unsupported},
 };
 use crate::language::Base;
 
@@ -92,7 +92,7 @@ impl Reader<'_, '_> {
     }
 
     /// That a text begins at a position or behind it: the first occurrence, or the last one.
-    pub(super) fn begins_at_least(&mut self, position: &Position, least: i64) -> Result<Formula> {
+    pub(super) fn begins_at_least(&mut self, position: &Offset, least: i64) -> Result<Formula> {
         if least < 0 {
             return Ok(Formula::TRUE);
         }
@@ -143,7 +143,7 @@ impl Reader<'_, '_> {
         }
         let is_text = self.arena.is_kind(place, Kind::Text);
         let other = self.arena.not(is_text);
-        let position = Position {
+        let position = Offset {
             place,
             words,
             needle: Arc::clone(needle),
@@ -151,7 +151,7 @@ impl Reader<'_, '_> {
         };
         Ok(self
             .arena
-            .value([(is_text, Sym::Position(Rc::new(position))), (other, Sym::Error)]))
+            .value([(is_text, Sym::Offset(Rc::new(position))), (other, Sym::Error)]))
     }
 
     /// The steps by which a text with wildcards becomes a regular expression, and a constant that it is applied to.

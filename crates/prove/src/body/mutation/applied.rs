@@ -6,7 +6,11 @@
 use kyvtest_apiserver::matching::{self, Match};
 use kyvtest_cel::{observe::Place, profile::Profile, program::Program};
 use kyvtest_kyverno::{
-    cel_policy::is_in_namespace, constraints, mutating_policy::CompiledMutatingPolicy, webhook::RegisteredCondition,
+    cel_policy::is_in_namespace,
+    constraints,
+    matching::{self as selection, Selection},
+    mutating_policy::CompiledMutatingPolicy,
+    webhook::{Delivery, RegisteredCondition},
 };
 use kyvtest_model::kube::{Discovery, Resource, may_have_floats};
 use kyvtest_normalise::schema;
@@ -14,12 +18,13 @@ use kyvtest_normalise::schema;
 use super::{
     MutatingSide,
     guards::{Engine, UnitText},
-    side::{KyvernoUnits, NativeUnit},
+    side::{KyvernoUnits, NativeUnit, RuleUnits},
 };
 use crate::{
     body::{
         CONVERTED,
         cel::{self, Surroundings},
+        classic::{self, Mutated},
         formula::{Arena, Atom, Formula},
         request::{Request, Viewer, paths},
         value::{Result, Sym, Truth, Value, unsupported},
@@ -33,6 +38,8 @@ use crate::{
 pub(super) struct Applied<'s> {
     /// The policies that may change objects.
     pub(super) units: Vec<AppliedUnit<'s>>,
+    /// The mutate rules that may.
+    pub(super) rules: Vec<AppliedRule>,
     /// Some policy changes the object.
     pub(super) changes: Formula,
     /// The request is refused before any mutation.
@@ -41,8 +48,23 @@ pub(super) struct Applied<'s> {
 
 pub(super) struct AppliedUnit<'s> {
     pub(super) text: &'s UnitText,
+    /// When the policy changes the object.
+    pub(super) changes: Formula,
+    /// The policy as Kyverno runs it; `None` for a native one.
+    pub(super) policy: Option<&'s CompiledMutatingPolicy>,
     /// A condition cannot be evaluated, if the policy is a native one: it evaluates them again after the mutation.
     pub(super) condition_errors: Formula,
+}
+
+/// A mutate rule with what it does.
+pub(super) struct AppliedRule {
+    /// When the rule changes the object, or fails.
+    pub(super) changes: Formula,
+    /// When it fails, of these requests.
+    pub(super) error: Formula,
+    /// Whether the policy ignores that.
+    pub(super) ignores: bool,
+    pub(super) object: Value,
 }
 
 /// What conditions come to together.
@@ -60,11 +82,14 @@ impl MutatingSide {
     ) -> Result<Applied<'_>> {
         let mut applied = Applied {
             units: Vec::new(),
+            rules: Vec::new(),
             changes: Formula::FALSE,
             denies: Formula::FALSE,
         };
-        if self.has_rules_for(&request.cell, discovery) {
-            return unsupported("mutate rules");
+        for rules in &self.rules {
+            if rules.webhook.route(&request.cell, discovery) != Delivery::None {
+                self.of_rules(rules, arena, (request, discovery), &mut applied)?;
+            }
         }
         for policy in &self.policies {
             kyverno(policy, arena, (request, discovery), &mut applied)?;
@@ -74,6 +99,81 @@ impl MutatingSide {
             native(policy, &programs, arena, (request, discovery), &mut applied)?;
         }
         Ok(applied)
+    }
+}
+
+impl MutatingSide {
+    /// Adds the mutate rules of a policy.
+    fn of_rules<'d>(
+        &self,
+        rules: &RuleUnits,
+        arena: &mut Arena,
+        (request, discovery): (&Request<'d>, &'d Discovery),
+        applied: &mut Applied<'_>,
+    ) -> Result<()> {
+        let (policy, webhook) = (&rules.policy, &rules.webhook);
+        if !self.loaded().exceptions.is_empty() {
+            return unsupported("exceptions to mutate rules");
+        }
+        if policy.metadata.namespace.is_some() || !webhook.match_conditions().is_empty() {
+            return unsupported("mutate rules of a policy with a namespace or with match conditions");
+        }
+        if request.seen.object_kind.kind != request.seen.kind {
+            return unsupported("a subresource of another kind");
+        }
+        if !policy.spec.admission || request.object.is_none() {
+            return Ok(());
+        }
+        let cell = &request.cell;
+        let found = paths(arena, request, |facts| {
+            let delivered = webhook.delivers(cell, discovery, facts).of_cell(cell)?;
+            let matched: Vec<bool> = rules
+                .rules
+                .iter()
+                .map(|rule| {
+                    let selection = Selection {
+                        matches: &rule.matches,
+                        exclude: rule.exclude.as_ref(),
+                        policy_namespace: "",
+                    };
+                    selection::applies(selection, &delivered, facts)
+                })
+                .collect();
+            Some((delivered.resource.gvr() == request.seen.gvr(), matched))
+        });
+        let Some(found) = found else {
+            return unsupported("matching has too many paths");
+        };
+        let mut matched: Vec<Vec<Formula>> = vec![Vec::new(); rules.rules.len()];
+        for (condition, outcome) in found {
+            let Some((as_is, own)) = outcome else { continue };
+            if !as_is {
+                return unsupported(CONVERTED);
+            }
+            for (at, own) in own.into_iter().enumerate() {
+                if own {
+                    matched[at].push(condition);
+                }
+            }
+        }
+        for (rule, matched) in rules.rules.iter().zip(matched) {
+            let matched = arena.or(matched);
+            if matched == Formula::FALSE {
+                continue;
+            }
+            let Mutated { applies, error, object } = classic::mutated(arena, rule, request)?;
+            let concerned = arena.or([applies, error]);
+            let changes = arena.and([matched, concerned]);
+            let error = arena.and([matched, error]);
+            applied.changes = arena.or([applied.changes, changes]);
+            applied.rules.push(AppliedRule {
+                changes,
+                error,
+                ignores: !webhook.fails(),
+                object,
+            });
+        }
+        Ok(())
     }
 }
 
@@ -153,6 +253,8 @@ fn kyverno<'s, 'd>(
         if changes != Formula::FALSE {
             applied.units.push(AppliedUnit {
                 text,
+                changes,
+                policy: Some(variant),
                 condition_errors: Formula::FALSE,
             });
         }
@@ -257,6 +359,8 @@ fn native<'s, 'd>(
         if changes != Formula::FALSE {
             applied.units.push(AppliedUnit {
                 text: &unit.text,
+                changes,
+                policy: None,
                 condition_errors: if unit.text.ignores {
                     Formula::FALSE
                 } else {
@@ -269,23 +373,25 @@ fn native<'s, 'd>(
 }
 
 /// Reads the conditions of a policy.
-struct Condition<'p, 'c, 'r> {
+pub(super) struct Condition<'p, 'c, 'r> {
     engine: Engine,
-    surroundings: Surroundings<'p>,
+    pub(super) surroundings: Surroundings<'p>,
     programs: Vec<(usize, &'p Program)>,
     request: &'r Request<'c>,
 }
 
 impl<'p, 'c, 'r> Condition<'p, 'c, 'r> {
-    fn new(engine: Engine, viewer: Viewer, programs: &[(Place, &'p Program)], request: &'r Request<'c>) -> Self {
+    pub(super) fn new(
+        engine: Engine,
+        viewer: Viewer,
+        programs: &[(Place, &'p Program)],
+        request: &'r Request<'c>,
+    ) -> Self {
         let mut roots = request.roots(viewer, request.seen);
         if engine == Engine::Native {
             roots.insert("namespaceObject", Value::of(Sym::Null));
         }
-        let mut surroundings = Surroundings {
-            roots,
-            variables: rustc_hash::FxHashMap::default(),
-        };
+        let mut surroundings = Surroundings::new(roots, rustc_hash::FxHashMap::default());
         let mut conditions = Vec::new();
         for (place, program) in programs {
             match place {

@@ -20,6 +20,9 @@ use crate::{
     sides::LoweredRule,
 };
 
+/// The reason if the texts are not the same.
+pub(super) const DIFFERENT: &str = "the mutations are written differently";
+
 /// Who evaluates a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Engine {
@@ -61,7 +64,7 @@ pub(super) fn broken(
     conditions_err: bool,
 ) -> Option<String> {
     if !same_texts(one, other) {
-        return Some("the mutations are written differently".to_owned());
+        return Some(DIFFERENT.to_owned());
     }
     if one.ignores != other.ignores {
         return Some("one side ignores errors".to_owned());

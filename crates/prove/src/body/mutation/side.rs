@@ -3,7 +3,7 @@
 //! Upstream counterpart: the order of evaluation of `kyvtest_kyverno::mutating_controller` and `kyvtest_apiserver`'s mutating
 //! phase.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use kyvtest_apiserver::{self as vap, matching::listed_as};
 use kyvtest_cel::{admission::PatchKind, observe::Place, program::Program};
@@ -39,7 +39,15 @@ pub struct MutatingSide {
     native: Option<vap::Server>,
     pub(super) policies: Vec<KyvernoUnits>,
     pub(super) natives: Vec<NativeUnit>,
-    rules: Vec<(Arc<ClassicPolicy>, Webhook)>,
+    pub(super) rules: Vec<RuleUnits>,
+}
+
+/// The mutate rules of a policy, those that autogen makes included.
+pub(super) struct RuleUnits {
+    pub(super) policy: Arc<ClassicPolicy>,
+    pub(super) webhook: Webhook,
+    /// Rules that change the object of the request.
+    pub(super) rules: Vec<Rule>,
 }
 
 /// A MutatingPolicy with what autogen makes of it.
@@ -159,7 +167,15 @@ impl MutatingSide {
             .into_iter()
             .filter(|policy| CompiledMutation::new(policy).is_some());
         side.rules = registered
-            .filter_map(|policy| Webhook::of_mutate_rules(&policy, discovery).map(|webhook| (policy, webhook)))
+            .filter_map(|policy| {
+                let webhook = Webhook::of_mutate_rules(&policy, discovery)?;
+                let rules = all_rules(&policy).into_iter().map(Cow::into_owned).filter(changes);
+                Some(RuleUnits {
+                    rules: rules.collect(),
+                    webhook,
+                    policy,
+                })
+            })
             .collect();
         Ok(side)
     }
@@ -172,7 +188,7 @@ impl MutatingSide {
     /// Whether a request of a class may reach one of the policies.
     pub fn may_see(&self, cell: &RequestClass<'_>, discovery: &Discovery) -> bool {
         let own = self.policies.iter().map(|policy| &policy.webhook);
-        let mut webhooks = own.chain(self.rules.iter().map(|(_, webhook)| webhook));
+        let mut webhooks = own.chain(self.rules.iter().map(|rules| &rules.webhook));
         if webhooks.any(|webhook| webhook.route(cell, discovery) != Delivery::None) {
             return true;
         }
@@ -192,15 +208,19 @@ impl MutatingSide {
             .unwrap_or_default()
     }
 
-    /// Whether mutate rules of the side may see a class.
-    pub(super) fn has_rules_for(&self, cell: &RequestClass<'_>, discovery: &Discovery) -> bool {
-        let mut webhooks = self.rules.iter().map(|(_, webhook)| webhook);
-        webhooks.any(|webhook| webhook.route(cell, discovery) != Delivery::None)
+    /// Whether a rule of the side merges strategically.
+    pub(super) fn merges(&self) -> bool {
+        let is_merge = |block: &Json| !block["patchStrategicMerge"].is_null();
+        self.rules.iter().flat_map(|rules| &rules.rules).any(|rule| {
+            let mutate = rule.mutate.as_ref().map(|mutate| mutate.document().root().to_serde());
+            let mutate = mutate.unwrap_or_default();
+            is_merge(&mutate) || mutate["foreach"].as_array().into_iter().flatten().any(is_merge)
+        })
     }
 
     /// The mutate rules of the side.
     pub(super) fn rules(&self) -> impl Iterator<Item = &Rule> {
-        let rules = self.rules.iter().flat_map(|(policy, _)| &policy.spec.rules);
+        let rules = self.rules.iter().flat_map(|rules| &rules.policy.spec.rules);
         rules.filter(|rule| changes(rule))
     }
 
