@@ -145,6 +145,27 @@ pub fn with_file(text: &str, field: &str, file: &str) -> Result<String, yaml::Er
     Ok(format!("{text}{end}{field}: {name}\n"))
 }
 
+/// The test file with only some of its rows; the `number`th of several has a name of its own.
+///
+/// # Errors
+/// Text that is not YAML.
+pub fn with_rows(text: &str, keep: &dyn Fn(usize) -> bool, number: usize) -> Result<String, yaml::Error> {
+    let tree = yaml::read_first(text, yaml::Mode::Lax, &yaml::Limits::default())?;
+    let root = tree.root();
+    let mut edits = Edits::new(text);
+    if let Some(name) = root.get("metadata").and_then(|metadata| metadata.get("name"))
+        && let (Some(own), true) = (name.as_str(), number > 1)
+    {
+        edits.replace(name.span(), emit::quote(&format!("{own}-{number}")));
+    }
+    let rows = root.get("results").and_then(Node::as_seq);
+    let dropped = rows.into_iter().flat_map(yaml::Items::iter).enumerate();
+    for (_, row) in dropped.filter(|(index, _)| !keep(*index)) {
+        edits.replace(lines(row, text), "");
+    }
+    Ok(edits.finish())
+}
+
 struct Rewrite<'t, 's> {
     text: &'t str,
     suite: &'s Suite<'s>,
