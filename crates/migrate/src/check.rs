@@ -16,7 +16,7 @@ use crate::{
     message::{self, Message},
     names::{Names, Variables},
     pattern, pod_security,
-    query::Value,
+    query::{Seen, Value},
 };
 
 /// Which object a check is about.
@@ -93,7 +93,7 @@ pub(crate) fn translate(
     scope.set_kinds(kinds.to_vec());
     scope.bind("request.object", subject.clone());
     if target == Target::Old {
-        scope.set_stored();
+        scope.set_seen(Seen::Stored);
         scope.bind_value("request.operation", Value::literal(&Data::from("CREATE"))?);
     }
     let mut names = Names::new(scope, variables);

@@ -169,6 +169,18 @@ impl Expr {
         }
     }
 
+    /// The expression as one whose type is known to be `bool`, which match conditions must be: a field may be anything.
+    pub fn as_bool(&self) -> Self {
+        let is_path = !self.text.contains('(') && !self.is_bool(true) && !self.is_bool(false);
+        let is_default = [".orValue(false)", ".orValue(true)"]
+            .iter()
+            .any(|end| self.text.ends_with(end));
+        if self.level == Level::Postfix && (is_path || is_default) {
+            return self.relation("==", &Self::bool(true));
+        }
+        self.clone()
+    }
+
     /// Whether the negation needs no further `!`.
     fn reads_negated(&self) -> bool {
         let is_negation = self.level == Level::Unary && self.text.starts_with('!');

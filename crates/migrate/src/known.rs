@@ -5,7 +5,7 @@
 
 use kyvtest_normalise::schema::{self, Shape};
 
-use crate::query::is_given;
+use crate::query::{Seen, field_of, is_given};
 
 /// The facts about a value, given that it is there. A rule for several kinds knows what all of them have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +16,8 @@ pub(crate) struct Known {
     pub(crate) nonzero: bool,
     /// Whether the value is an object of a custom kind, of which only the metadata is known.
     custom: bool,
-    /// Whether the object was stored earlier, so that only what decoding guarantees is known.
-    stored: bool,
+    /// When the object is looked at.
+    seen: Seen,
 }
 
 /// A field of a value.
@@ -50,18 +50,18 @@ impl Known {
             shapes: Vec::new(),
             nonzero: false,
             custom: false,
-            stored: false,
+            seen: Seen::Validated,
         }
     }
 
-    /// Objects of these kinds (API version and kind), or only stored ones.
-    pub(crate) fn objects<'k>(kinds: impl IntoIterator<Item = (&'k str, &'k str)>, stored: bool) -> Self {
+    /// Objects of these kinds (API version and kind).
+    pub(crate) fn objects<'k>(kinds: impl IntoIterator<Item = (&'k str, &'k str)>, seen: Seen) -> Self {
         let mut shapes = Vec::new();
         for (api_version, kind) in kinds {
             let Some(found) = schema::of_kind(api_version, kind) else {
                 return Self {
                     custom: true,
-                    stored,
+                    seen,
                     ..Self::nothing()
                 };
             };
@@ -74,7 +74,7 @@ impl Known {
             custom: shapes.is_empty(),
             shapes,
             nonzero: false,
-            stored,
+            seen,
         }
     }
 
@@ -82,7 +82,7 @@ impl Known {
     pub(crate) fn field(&self, name: &str) -> Member {
         let unknown = Member {
             known: Self {
-                stored: self.stored,
+                seen: self.seen,
                 ..Self::nothing()
             },
             always: false,
@@ -104,12 +104,13 @@ impl Known {
         for shape in &self.shapes {
             match shape {
                 Shape::Struct(own) => {
-                    let Some(found) = own.field(name, self.stored) else {
+                    let Some(found) = field_of(*own, name, self.seen) else {
                         always = false;
                         continue;
                     };
                     let metadata = own.name() == "meta.v1.ObjectMeta";
-                    let containers = own.name() == "core.v1.PodSpec" && name == "containers" && !self.stored;
+                    let containers =
+                        own.name() == "core.v1.PodSpec" && name == "containers" && self.seen.has_containers();
                     always &= containers || is_given(*own, name, &found) || metadata && name == "name";
                     nullable |= found.nullable && !containers;
                     nonzero &= found.nonzero || containers || metadata && name == "name";
@@ -131,7 +132,7 @@ impl Known {
                 nonzero: nonzero && !shapes.is_empty(),
                 shapes,
                 custom: false,
-                stored: self.stored,
+                seen: self.seen,
             },
             always,
             nullable,
@@ -152,7 +153,7 @@ impl Known {
             shapes,
             nonzero: false,
             custom: false,
-            stored: self.stored,
+            seen: self.seen,
         }
     }
 
