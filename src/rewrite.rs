@@ -10,7 +10,7 @@ mod inverse;
 mod lookups;
 mod mocks;
 
-use std::{collections::BTreeMap, io};
+use std::{cell::LazyCell, collections::BTreeMap, io};
 
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::{text::path::clean, value::Document, yaml};
@@ -25,7 +25,7 @@ use self::{
     mocks::{Group, Mocks, Reading},
 };
 use crate::{
-    run::{Case, Outcome, Settings, run},
+    run::{Case, Outcome, Settings, compat::EXCLUDED, run},
     suite::{Files, Memory, Options, Overlay, Suite, load},
 };
 
@@ -206,6 +206,9 @@ impl Rewriter<'_> {
             .moved
             .iter()
             .any(|moved| moved.stays && suites.iter().any(|suite| reads(suite, test, &clean(&moved.old))));
+        let settings = self.settings();
+        let original: LazyCell<Vec<Case>, _> =
+            LazyCell::new(|| suites.iter().flat_map(|suite| run(suite, &settings).cases).collect());
         let attempt = |reports: &dyn Fn(&str, &str) -> Option<Reported>| {
             let suite = kyvtest_migrate::Suite {
                 policies: &policies,
@@ -213,6 +216,7 @@ impl Rewriter<'_> {
                 types: &types,
                 operations: &operations,
                 reports,
+                excluded: &|policy, rule, resource| excluded(&suites, &original, policy, rule, resource),
                 stays,
                 context: CONTEXT,
             };
@@ -247,8 +251,6 @@ impl Rewriter<'_> {
         let reported = reported(&cases);
         let second = attempt(&|policy, resource| reported.get(&(policy.to_owned(), resource.to_owned())).copied())?;
         let Some(mut second) = second else { return Ok(None) };
-        let settings = self.settings();
-        let original: Vec<Case> = suites.iter().flat_map(|suite| run(suite, &settings).cases).collect();
         let after = self.run(&second.text, &companions)?;
         second.refusal = refusal(&original, &after, unreplaced(&suites, mocks));
         let taken = before.map(|before| before.files.as_slice()).unwrap_or_default();
@@ -394,6 +396,18 @@ fn refusal(before: &[Case], after: &[Case], unreplaced: impl std::fmt::Display) 
         case.policy, case.resource.name, case.reason
     );
     Some(Refusal::new(RefusalCode::Refuted, reason))
+}
+
+/// Whether `kyverno test` passes a row on a resource only because the rule is not about it.
+fn excluded(suites: &[Suite], cases: &[Case], policy: &str, rule: Option<&str>, resource: &str) -> bool {
+    let [suite] = suites else { return false };
+    let own = resource.rsplit('/').next().unwrap_or(resource);
+    let mut own = cases.iter().filter(|case| {
+        let row = case.row.and_then(|row| suite.rows().get(row));
+        let same_rule = row.is_some_and(|row| row.rule.as_ref().map(|rule| rule.value.as_str()) == rule);
+        same_rule && case.policy == policy && case.resource.name == own
+    });
+    own.next().is_some_and(|first| first.reason == EXCLUDED) && own.all(|case| case.reason == EXCLUDED)
 }
 
 fn errors(cases: &[Case]) -> usize {
@@ -633,6 +647,12 @@ mod tests {
     fn entries_of_the_global_context_are_described_in_the_test_file() {
         let names = ["policy.yaml", "resources.yaml", "kyverno-test.yaml"];
         Fixture::new("global-context", &names).passes_as_recorded();
+    }
+
+    #[test]
+    fn rows_about_excluded_resources_expect_what_the_new_policy_reports() {
+        let names = ["policy.yaml", "resources.yaml", "kyverno-test.yaml"];
+        Fixture::new("excluded", &names).passes_as_recorded();
     }
 
     #[test]
