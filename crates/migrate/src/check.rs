@@ -149,7 +149,7 @@ fn holds(rule: &Rule, validate: &Validate, subject: &Subject, names: &mut Names<
     if let Some(trees) = &validate.any_pattern {
         let data = Data::from(trees.document().root());
         let list = data.as_list().unwrap_or_default();
-        let translated = pattern::translate_any(list, subject, &names.scope).map(certain);
+        let translated = pattern::any_of_object(list, subject, &names.scope, names.variables).map(certain);
         return translated.map_err(|refusal| refusal.at(trees.span()));
     }
     if let Some(tree) = &validate.foreach {

@@ -14,6 +14,8 @@ pub(crate) struct Known {
     shapes: Vec<Shape>,
     /// Whether the value is never Go's zero value.
     pub(crate) nonzero: bool,
+    /// The only texts that validation accepts; none if there are others.
+    pub(crate) choices: Vec<&'static str>,
     /// Whether the value is an object of a custom kind, of which only the metadata is known.
     custom: bool,
     /// When the object is looked at.
@@ -49,6 +51,7 @@ impl Known {
         Self {
             shapes: Vec::new(),
             nonzero: false,
+            choices: Vec::new(),
             custom: false,
             seen: Seen::Validated,
         }
@@ -73,8 +76,8 @@ impl Known {
         Self {
             custom: shapes.is_empty(),
             shapes,
-            nonzero: false,
             seen,
+            ..Self::nothing()
         }
     }
 
@@ -101,6 +104,7 @@ impl Known {
         }
         let mut shapes: Vec<Shape> = Vec::new();
         let (mut always, mut nonzero, mut nullable) = (!self.shapes.is_empty(), true, false);
+        let mut choices: Option<Vec<&'static str>> = None;
         for shape in &self.shapes {
             match shape {
                 Shape::Struct(own) => {
@@ -112,6 +116,10 @@ impl Known {
                     let containers =
                         own.name() == "core.v1.PodSpec" && name == "containers" && self.seen.has_containers();
                     always &= containers || is_given(*own, name, &found) || metadata && name == "name";
+                    choices = Some(match choices {
+                        Some(known) if known != found.choices => Vec::new(),
+                        _ => found.choices,
+                    });
                     nullable |= found.nullable && !containers;
                     nonzero &= found.nonzero || containers || metadata && name == "name";
                     if !shapes.contains(&found.shape) {
@@ -131,6 +139,7 @@ impl Known {
             known: Self {
                 nonzero: nonzero && !shapes.is_empty(),
                 shapes,
+                choices: choices.unwrap_or_default(),
                 custom: false,
                 seen: self.seen,
             },
@@ -151,9 +160,8 @@ impl Known {
         }
         Self {
             shapes,
-            nonzero: false,
-            custom: false,
             seen: self.seen,
+            ..Self::nothing()
         }
     }
 
