@@ -120,7 +120,7 @@ impl Rewriter<'_> {
     fn document(&self, text: &str, before: Option<&RewrittenSuite>) -> io::Result<Option<RewrittenSuite>> {
         let suites = self.suites(text, Vec::new());
         let [suite] = suites.as_slice() else {
-            return self.part(text, &Mocks::default(), before);
+            return self.part(text, &suites, &Mocks::default(), before);
         };
         let mut best: Option<RewrittenSuite> = None;
         let mut tried: Vec<Group> = Vec::new();
@@ -129,7 +129,7 @@ impl Rewriter<'_> {
             if tried == groups {
                 break;
             }
-            let rewritten = self.groups(text, suite, &groups, before)?;
+            let rewritten = self.groups(text, &suites, &groups, before)?;
             let Some(rewritten) = rewritten else { return Ok(None) };
             if rewritten.refusal.is_none() {
                 return Ok(Some(rewritten));
@@ -144,7 +144,7 @@ impl Rewriter<'_> {
     fn groups(
         &self,
         text: &str,
-        suite: &Suite,
+        suites: &[Suite],
         groups: &[Group],
         before: Option<&RewrittenSuite>,
     ) -> io::Result<Option<RewrittenSuite>> {
@@ -157,7 +157,7 @@ impl Rewriter<'_> {
                 with_rows(text, &|row| group.rows.contains(&row), index + 1).map_err(io::Error::other)?
             };
             let globals = group.mocks.globals();
-            if !globals.is_empty() && suite.global_context.is_empty() {
+            if !globals.is_empty() && suites.iter().all(|suite| suite.global_context.is_empty()) {
                 let entries = Document::from(&serde_json::json!({"globalContextEntries": globals}));
                 own = format!("{}\n{}", own.trim_end(), entries.root().to_yaml());
             }
@@ -165,7 +165,9 @@ impl Rewriter<'_> {
                 (Some(before), Some(whole)) => Some(joined(before.clone(), whole.clone())),
                 (known, whole) => known.or(whole.as_ref()).cloned(),
             };
-            let Some(mut rewritten) = self.part(&own, &group.mocks, known.as_ref())? else {
+            let changed = (own != text).then(|| self.suites(&own, Vec::new()));
+            let suites = changed.as_deref().unwrap_or(suites);
+            let Some(mut rewritten) = self.part(&own, suites, &group.mocks, known.as_ref())? else {
                 return Ok(None);
             };
             let separator = if index > 0 && !rewritten.text.starts_with("---") {
@@ -185,9 +187,14 @@ impl Rewriter<'_> {
         }))
     }
 
-    fn part(&self, text: &str, mocks: &Mocks, before: Option<&RewrittenSuite>) -> io::Result<Option<RewrittenSuite>> {
+    fn part(
+        &self,
+        text: &str,
+        suites: &[Suite],
+        mocks: &Mocks,
+        before: Option<&RewrittenSuite>,
+    ) -> io::Result<Option<RewrittenSuite>> {
         let (files, test) = (self.files, self.test);
-        let suites = self.suites(text, Vec::new());
         let paths: Vec<(String, Vec<String>)> = suites
             .iter()
             .flat_map(|suite| new_paths(suite, test, self.moved))
@@ -200,8 +207,8 @@ impl Rewriter<'_> {
             .map(|(_, replaced)| replaced.clone())
             .collect();
         let discovery = Discovery::kubernetes();
-        let types = |name: &str, kind: Option<&str>| types(&suites, &discovery, name, kind);
-        let operations = |policy: &str, resource: &str| operation(&suites, policy, resource);
+        let types = |name: &str, kind: Option<&str>| types(suites, &discovery, name, kind);
+        let operations = |policy: &str, resource: &str| operation(suites, policy, resource);
         let stays = self
             .moved
             .iter()
@@ -216,7 +223,7 @@ impl Rewriter<'_> {
                 types: &types,
                 operations: &operations,
                 reports,
-                excluded: &|policy, rule, resource| excluded(&suites, &original, policy, rule, resource),
+                excluded: &|policy, rule, resource| excluded(suites, &original, policy, rule, resource),
                 stays,
                 context: CONTEXT,
             };
@@ -232,9 +239,9 @@ impl Rewriter<'_> {
         }
         let mut cases = self.run(&first.text, &companions)?;
         let candidates = [
-            companions::user(&suites),
-            companions::namespaces(files, test, &suites)?,
-            looked_up(&suites, mocks, copied),
+            companions::user(suites),
+            companions::namespaces(files, test, suites)?,
+            looked_up(suites, mocks, copied),
         ];
         for candidate in candidates.into_iter().flatten() {
             if errors(&cases) == 0 {
@@ -251,8 +258,12 @@ impl Rewriter<'_> {
         let reported = reported(&cases);
         let second = attempt(&|policy, resource| reported.get(&(policy.to_owned(), resource.to_owned())).copied())?;
         let Some(mut second) = second else { return Ok(None) };
-        let after = self.run(&second.text, &companions)?;
-        second.refusal = refusal(&original, &after, unreplaced(&suites, mocks));
+        let after = if second.text == first.text {
+            cases
+        } else {
+            self.run(&second.text, &companions)?
+        };
+        second.refusal = refusal(&original, &after, unreplaced(suites, mocks));
         let taken = before.map(|before| before.files.as_slice()).unwrap_or_default();
         for companion in companions {
             let name = free_name(&companion, taken);

@@ -513,7 +513,8 @@ impl Arena {
 
     fn join(&mut self, parts: impl IntoIterator<Item = Formula>, is_and: bool) -> Formula {
         let (neutral, decisive) = (Formula::of(is_and), Formula::of(!is_and));
-        let mut flat: Vec<Formula> = Vec::new();
+        let parts = parts.into_iter();
+        let mut flat: Vec<Formula> = Vec::with_capacity(parts.size_hint().0);
         for part in parts {
             match self.look(part) {
                 Node::And(inner) if is_and => flat.extend(inner.iter()),
@@ -541,7 +542,11 @@ impl Arena {
             (Node::Or(inner), true) | (Node::And(inner), false) => inner.iter().any(has),
             _ => false,
         };
-        let flat: Vec<Formula> = flat.iter().copied().filter(|part| !absorbed(part)).collect();
+        let flat = if flat.iter().any(absorbed) {
+            flat.iter().copied().filter(|part| !absorbed(part)).collect()
+        } else {
+            flat
+        };
         match flat.as_slice() {
             [] => neutral,
             [one] => *one,

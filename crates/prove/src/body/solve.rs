@@ -232,20 +232,28 @@ impl<'s> Solver<'s> {
         known: &mut FxHashMap<Formula, Formula>,
     ) -> Formula {
         let decisive = Formula::of(!is_and);
-        let mut simple = Vec::with_capacity(parts.len());
-        for part in parts {
-            let part = self.simplify(*part, (values, assigned), known);
-            if part == decisive {
+        // Most formulas stay as they are and need no list.
+        let mut changed: Option<Vec<Formula>> = None;
+        for (i, part) in parts.iter().enumerate() {
+            let simple = self.simplify(*part, (values, assigned), known);
+            if simple == decisive {
                 return decisive;
             }
-            simple.push(part);
+            match &mut changed {
+                Some(list) => list.push(simple),
+                None if simple != *part => {
+                    let mut list = Vec::with_capacity(parts.len());
+                    list.extend_from_slice(&parts[..i]);
+                    list.push(simple);
+                    changed = Some(list);
+                }
+                None => {}
+            }
         }
-        if simple == parts {
-            formula
-        } else if is_and {
-            self.arena.and(simple)
-        } else {
-            self.arena.or(simple)
+        match changed {
+            None => formula,
+            Some(list) if is_and => self.arena.and(list),
+            Some(list) => self.arena.or(list),
         }
     }
 
