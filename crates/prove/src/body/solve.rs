@@ -208,18 +208,20 @@ impl<'s> Solver<'s> {
         if self.arena.signature(formula) & assigned == 0 {
             return formula;
         }
+        // Only what has parts is worth remembering.
+        let (parts, is_and) = match self.arena.look(formula) {
+            Node::True | Node::False => return formula,
+            Node::Literal(atom, holds) => {
+                return values.get(atom).map_or(formula, |value| Formula::of(value == holds));
+            }
+            Node::And(parts) => (parts, true),
+            Node::Or(parts) => (parts, false),
+        };
         if let Some(done) = known.get(&formula) {
             return *done;
         }
-        let simple = match self.arena.look(formula).clone() {
-            Node::True | Node::False => formula,
-            Node::Literal(atom, holds) => match values.get(&atom) {
-                Some(value) => Formula::of(*value == holds),
-                None => formula,
-            },
-            Node::And(parts) => self.simplify_parts(formula, (&parts, true), (values, assigned), known),
-            Node::Or(parts) => self.simplify_parts(formula, (&parts, false), (values, assigned), known),
-        };
+        let parts = parts.clone();
+        let simple = self.simplify_parts(formula, (&parts, is_and), (values, assigned), known);
         known.insert(formula, simple);
         simple
     }
