@@ -18,9 +18,8 @@ impl Expr {
             .strip_suffix(".size()")
             .filter(|_| self.level == Level::Postfix)?;
         let call = Call::last(list)?;
-        let (variable, test) = match (call.method, call.args.as_slice()) {
-            ("filter", [variable, test]) | ("map", [variable, test, _]) => (variable, test),
-            _ => return None,
+        let (("filter", [variable, test]) | ("map", [variable, test, _])) = (call.method, call.args.as_slice()) else {
+            return None;
         };
         let list = Self::primary(call.receiver);
         let exists = list.call("exists", [Self::primary(*variable), Self::primary(*test)]);
@@ -57,10 +56,10 @@ impl Expr {
         let inner = if flat {
             optional_list(present, part)?.call(method, args.iter().cloned())
         } else {
-            let (there, test) = (Self::primary(*present), test.with_name(&variable.text, part));
             if present.contains("&&") || present.contains("||") {
                 return None;
             }
+            let (there, test) = (Self::primary(*present), test.with_name(&variable.text, part));
             match method {
                 "exists" => Self::all([there, test]),
                 _ => Self::any([there.negate(), test]),
