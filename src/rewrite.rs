@@ -6,18 +6,26 @@
 //! that does not pass as the original does is refused.
 
 mod companions;
+mod inverse;
+mod lookups;
+mod mocks;
 
-use std::{collections::BTreeMap, io};
+use std::{cell::LazyCell, collections::BTreeMap, io};
 
+use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::{text::path::clean, value::Document, yaml};
 use kyvtest_migrate::{
-    Refusal, RefusalCode, Replaced, Reported, ResourceType, RewrittenSuite, rewrite_suite, with_file,
+    Refusal, RefusalCode, Replaced, Reported, ResourceType, RewrittenSuite, rewrite_suite, with_file, with_rows,
 };
 use kyvtest_model::{kube::Discovery, verdict::Status};
+use serde_json::Value as Json;
 
-use self::companions::Companion;
+use self::{
+    companions::{CONTEXT, Companion},
+    mocks::{Group, Mocks, Reading},
+};
 use crate::{
-    run::{Case, Outcome, Settings, run},
+    run::{Case, Outcome, Settings, compat::EXCLUDED, run},
     suite::{Files, Memory, Options, Overlay, Suite, load},
 };
 
@@ -31,7 +39,8 @@ pub struct Moved {
     pub new: Vec<(String, String)>,
 }
 
-/// Rewrites a test file; `None` if nothing in it changes. `policies` come with the files that they are in.
+/// Rewrites a test file; `None` if nothing in it changes. `policies` come with the files that they are in. A document becomes several
+/// if its rows replace what one rule looks up by different values.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -40,78 +49,291 @@ pub fn rewrite(
     test: &str,
     moved: &[Moved],
     policies: &[(String, Replaced)],
+    now: Option<Timestamp>,
 ) -> io::Result<Option<RewrittenSuite>> {
     let text = String::from_utf8_lossy(&files.read(test)?).into_owned();
-    let suites = load(files, test, &Options::default());
-    let paths: Vec<(String, Vec<String>)> = suites.iter().flat_map(|suite| new_paths(suite, test, moved)).collect();
-    // Another policy of the same name may be elsewhere.
-    let policies: Vec<Replaced> = policies
-        .iter()
-        .filter(|(file, _)| suites.iter().any(|suite| reads(suite, test, file)))
-        .map(|(_, replaced)| replaced.clone())
-        .collect();
-    let policies = policies.as_slice();
-    let discovery = Discovery::kubernetes();
-    let types = |name: &str, kind: Option<&str>| types(&suites, &discovery, name, kind);
-    let operations = |policy: &str, resource: &str| operation(&suites, policy, resource);
-    let stays = moved
-        .iter()
-        .any(|moved| moved.stays && suites.iter().any(|suite| reads(suite, test, &clean(&moved.old))));
-    let attempt = |reports: &dyn Fn(&str, &str) -> Option<Reported>| {
-        let suite = kyvtest_migrate::Suite {
-            policies,
-            paths: &paths,
-            types: &types,
-            operations: &operations,
-            reports,
-            stays,
-            context: CONTEXT,
+    let rewriter = Rewriter {
+        files,
+        test,
+        moved,
+        policies,
+        now,
+    };
+    let mut whole: Option<RewrittenSuite> = None;
+    let mut texts: Vec<String> = Vec::new();
+    for document in documents(&text) {
+        let Some(mut rewritten) = rewriter.document(document, whole.as_ref())? else {
+            texts.push(document.to_owned());
+            continue;
         };
-        rewrite_suite(&text, &suite).map_err(io::Error::other)
-    };
-    let Some(first) = attempt(&|_, _| None)? else {
-        return Ok(None);
-    };
-    let trial = Trial { files, test, moved };
-    let mut companions = copied(files, test, &first)?;
-    let mut cases = trial.run(&first.text, &companions)?;
-    let candidates = [
-        companions::user(&suites),
-        companions::namespaces(files, test, &suites)?,
-        companions::images(&suites).filter(|_| first.copied.is_empty()),
-    ];
-    for candidate in candidates.into_iter().flatten() {
-        if errors(&cases) == 0 {
-            break;
-        }
-        let more: Vec<Companion> = companions.iter().cloned().chain([candidate]).collect();
-        let with = trial.run(&first.text, &more)?;
-        if errors(&with) < errors(&cases) {
-            (companions, cases) = (more, with);
-        }
+        texts.push(std::mem::take(&mut rewritten.text));
+        whole = Some(match whole {
+            Some(whole) => joined(whole, rewritten),
+            None => rewritten,
+        });
     }
-    let reported = reported(&cases);
-    let second = attempt(&|policy, resource| reported.get(&(policy.to_owned(), resource.to_owned())).copied())?;
-    let Some(mut second) = second else { return Ok(None) };
-    let settings = Settings::new(true);
-    let before: Vec<Case> = suites.iter().flat_map(|suite| run(suite, &settings).cases).collect();
-    let after = trial.run(&second.text, &companions)?;
-    second.refusal = refusal(&before, &after);
-    for companion in companions {
-        second.text = with_file(&second.text, companion.field, companion.name).map_err(io::Error::other)?;
-        second.files.push((companion.name.to_owned(), companion.text));
-    }
-    Ok(Some(second))
+    Ok(whole.map(|whole| RewrittenSuite {
+        text: texts.concat(),
+        ..whole
+    }))
 }
 
-/// The name of the file with the objects that the new policies copy, next to the test file.
-const CONTEXT: &str = "context-migrated.yaml";
-
-/// The file with the objects that generate rules copy, if there are any.
-fn copied(files: &dyn Files, test: &str, suite: &RewrittenSuite) -> io::Result<Vec<Companion>> {
-    if suite.copied.is_empty() {
-        return Ok(Vec::new());
+/// The documents of a file, each with the line that separates it from the one before. Documents of comments belong to the next.
+fn documents(text: &str) -> Vec<&str> {
+    let is_blank = |part: &str| {
+        part.lines()
+            .all(|line| line.trim().is_empty() || line.starts_with(['#']) || line.starts_with("---"))
+    };
+    let mut documents = Vec::new();
+    let (mut start, mut at) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        if line.trim_end() == "---" && !is_blank(&text[start..at]) {
+            documents.push(&text[start..at]);
+            start = at;
+        }
+        at += line.len();
     }
+    documents.push(&text[start..]);
+    documents
+}
+
+/// Both rewritings as one; the texts are those of the caller.
+fn joined(mut first: RewrittenSuite, second: RewrittenSuite) -> RewrittenSuite {
+    first.notes.extend(second.notes);
+    first.copied.extend(second.copied);
+    first.files.extend(second.files);
+    first.refusal = first.refusal.or(second.refusal);
+    first
+}
+
+/// Rewrites the documents of one test file.
+struct Rewriter<'t> {
+    files: &'t dyn Files,
+    test: &'t str,
+    moved: &'t [Moved],
+    policies: &'t [(String, Replaced)],
+    now: Option<Timestamp>,
+}
+
+impl Rewriter<'_> {
+    /// Rewrites a document; `None` if nothing in it changes. `before` are the documents before it.
+    fn document(&self, text: &str, before: Option<&RewrittenSuite>) -> io::Result<Option<RewrittenSuite>> {
+        let suites = self.suites(text, Vec::new());
+        let [suite] = suites.as_slice() else {
+            return self.part(text, &suites, &Mocks::default(), before);
+        };
+        let mut best: Option<RewrittenSuite> = None;
+        let mut tried: Vec<Group> = Vec::new();
+        for reading in [Reading::Texts, Reading::Values] {
+            let groups = mocks::groups(suite, reading);
+            if tried == groups {
+                break;
+            }
+            let rewritten = self.groups(text, &suites, &groups, before)?;
+            let Some(rewritten) = rewritten else { return Ok(None) };
+            if rewritten.refusal.is_none() {
+                return Ok(Some(rewritten));
+            }
+            best = best.or(Some(rewritten));
+            tried = groups;
+        }
+        Ok(best)
+    }
+
+    /// Rewrites a document as one for each group of rows.
+    fn groups(
+        &self,
+        text: &str,
+        suites: &[Suite],
+        groups: &[Group],
+        before: Option<&RewrittenSuite>,
+    ) -> io::Result<Option<RewrittenSuite>> {
+        let mut whole: Option<RewrittenSuite> = None;
+        let mut texts: Vec<String> = Vec::new();
+        for (index, group) in groups.iter().enumerate() {
+            let mut own = if groups.len() == 1 {
+                text.to_owned()
+            } else {
+                with_rows(text, &|row| group.rows.contains(&row), index + 1).map_err(io::Error::other)?
+            };
+            let globals = group.mocks.globals();
+            if !globals.is_empty() && suites.iter().all(|suite| suite.global_context.is_empty()) {
+                let entries = Document::from(&serde_json::json!({"globalContextEntries": globals}));
+                own = format!("{}\n{}", own.trim_end(), entries.root().to_yaml());
+            }
+            let known = match (before, &whole) {
+                (Some(before), Some(whole)) => Some(joined(before.clone(), whole.clone())),
+                (known, whole) => known.or(whole.as_ref()).cloned(),
+            };
+            let changed = (own != text).then(|| self.suites(&own, Vec::new()));
+            let suites = changed.as_deref().unwrap_or(suites);
+            let Some(mut rewritten) = self.part(&own, suites, &group.mocks, known.as_ref())? else {
+                return Ok(None);
+            };
+            let separator = if index > 0 && !rewritten.text.starts_with("---") {
+                "---\n"
+            } else {
+                ""
+            };
+            texts.push(format!("{separator}{}", std::mem::take(&mut rewritten.text)));
+            whole = Some(match whole {
+                Some(whole) => joined(whole, rewritten),
+                None => rewritten,
+            });
+        }
+        Ok(whole.map(|whole| RewrittenSuite {
+            text: texts.concat(),
+            ..whole
+        }))
+    }
+
+    fn part(
+        &self,
+        text: &str,
+        suites: &[Suite],
+        mocks: &Mocks,
+        before: Option<&RewrittenSuite>,
+    ) -> io::Result<Option<RewrittenSuite>> {
+        let (files, test) = (self.files, self.test);
+        let paths: Vec<(String, Vec<String>)> = suites
+            .iter()
+            .flat_map(|suite| new_paths(suite, test, self.moved))
+            .collect();
+        // Another policy of the same name may be elsewhere.
+        let policies: Vec<Replaced> = self
+            .policies
+            .iter()
+            .filter(|(file, _)| suites.iter().any(|suite| reads(suite, test, file)))
+            .map(|(_, replaced)| replaced.clone())
+            .collect();
+        let discovery = Discovery::kubernetes();
+        let types = |name: &str, kind: Option<&str>| types(suites, &discovery, name, kind);
+        let operations = |policy: &str, resource: &str| operation(suites, policy, resource);
+        let stays = self
+            .moved
+            .iter()
+            .any(|moved| moved.stays && suites.iter().any(|suite| reads(suite, test, &clean(&moved.old))));
+        let settings = self.settings();
+        let original: LazyCell<Vec<Case>, _> =
+            LazyCell::new(|| suites.iter().flat_map(|suite| run(suite, &settings).cases).collect());
+        let attempt = |reports: &dyn Fn(&str, &str) -> Option<Reported>| {
+            let suite = kyvtest_migrate::Suite {
+                policies: &policies,
+                paths: &paths,
+                types: &types,
+                operations: &operations,
+                reports,
+                excluded: &|policy, rule, resource| excluded(suites, &original, policy, rule, resource),
+                stays,
+                context: CONTEXT,
+            };
+            rewrite_suite(text, &suite).map_err(io::Error::other)
+        };
+        let Some(first) = attempt(&|_, _| None)? else {
+            return Ok(None);
+        };
+        let copied = copied(files, test, &first)?;
+        let mut companions: Vec<Companion> = Vec::new();
+        if !copied.is_empty() {
+            companions.push(companions::context(&copied, &[]));
+        }
+        let mut cases = self.run(&first.text, &companions)?;
+        let candidates = [
+            companions::user(suites),
+            companions::namespaces(files, test, suites)?,
+            looked_up(suites, mocks, copied),
+        ];
+        for candidate in candidates.into_iter().flatten() {
+            if errors(&cases) == 0 {
+                break;
+            }
+            let mut more = companions.clone();
+            more.retain(|companion| companion.field != candidate.field);
+            more.push(candidate);
+            let with = self.run(&first.text, &more)?;
+            if errors(&with) < errors(&cases) {
+                (companions, cases) = (more, with);
+            }
+        }
+        let reported = reported(&cases);
+        let second = attempt(&|policy, resource| reported.get(&(policy.to_owned(), resource.to_owned())).copied())?;
+        let Some(mut second) = second else { return Ok(None) };
+        let after = if second.text == first.text {
+            cases
+        } else {
+            self.run(&second.text, &companions)?
+        };
+        second.refusal = refusal(&original, &after, unreplaced(suites, mocks));
+        let taken = before.map(|before| before.files.as_slice()).unwrap_or_default();
+        for companion in companions {
+            let name = free_name(&companion, taken);
+            second.text = with_file(&second.text, companion.field, &name).map_err(io::Error::other)?;
+            if !taken.iter().any(|(known, _)| *known == name) {
+                second.files.push((name, companion.text));
+            }
+        }
+        Ok(Some(second))
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            now: self.now,
+            ..Settings::new(true)
+        }
+    }
+
+    /// Reads a text in place of the test file.
+    fn suites(&self, text: &str, files: Vec<(String, String)>) -> Vec<Suite> {
+        let mut over = Memory::default();
+        for (path, text) in files {
+            over.add(&path, text);
+        }
+        over.add(self.test, text);
+        let overlay = Overlay {
+            under: self.files,
+            over,
+        };
+        load(&overlay, self.test, &Options::default())
+    }
+
+    /// Runs a rewritten text with the new policies and companions in memory.
+    fn run(&self, text: &str, companions: &[Companion]) -> io::Result<Vec<Case>> {
+        let mut text = text.to_owned();
+        let mut files = Vec::new();
+        for companion in companions {
+            text = with_file(&text, companion.field, companion.name).map_err(io::Error::other)?;
+            files.push((
+                format!("{}/{}", folder(self.test), companion.name),
+                companion.text.clone(),
+            ));
+        }
+        for moved in self.moved {
+            let new = moved.new.iter();
+            files.extend(new.map(|(name, text)| (format!("{}/{name}", folder(&moved.old)), text.clone())));
+        }
+        let suites = self.suites(&text, files);
+        let settings = self.settings();
+        Ok(suites.iter().flat_map(|suite| run(suite, &settings).cases).collect())
+    }
+}
+
+/// A name that no other file has, unless it has the same text.
+fn free_name(companion: &Companion, taken: &[(String, String)]) -> String {
+    let (stem, extension) = companion.name.rsplit_once('.').unwrap_or((companion.name, ""));
+    let names = (1..).map(|number| match number {
+        1 => companion.name.to_owned(),
+        _ => format!("{stem}-{number}.{extension}"),
+    });
+    let is_free = |name: &String| {
+        taken
+            .iter()
+            .all(|(known, text)| known != name || *text == companion.text)
+    };
+    names.into_iter().find(is_free).unwrap_or_default()
+}
+
+/// The objects that generate rules copy.
+fn copied(files: &dyn Files, test: &str, suite: &RewrittenSuite) -> io::Result<Vec<Json>> {
     let mut resources = Vec::new();
     for path in &suite.copied {
         let path = clean(&format!("{}/{path}", folder(test)));
@@ -119,22 +341,55 @@ fn copied(files: &dyn Files, test: &str, suite: &RewrittenSuite) -> io::Result<V
         let stream = yaml::read(&text, yaml::Mode::Lax, &yaml::Limits::default());
         let trees = stream.documents().iter().filter_map(|document| document.tree().ok());
         let objects = trees.map(|tree| Document::from(tree.root()).root().to_serde());
-        resources.extend(objects.filter(serde_json::Value::is_object));
+        resources.extend(objects.filter(Json::is_object));
     }
-    Ok(vec![companions::context(&resources)])
+    Ok(resources)
+}
+
+/// The file with everything that new policies look up; `None` if values replace nothing of it, or the suite has such a file.
+fn looked_up(suites: &[Suite], mocks: &Mocks, mut objects: Vec<Json>) -> Option<Companion> {
+    let described = |suite: &Suite| suite.cluster.is_some() || suite.context.is_some();
+    if suites.iter().any(described) {
+        return None;
+    }
+    objects.extend(mocks.objects().ok()?);
+    let images = mocks.images();
+    (!objects.is_empty() || !images.is_empty()).then(|| companions::context(&objects, &images))
+}
+
+/// Why a test file may not describe what a new policy looks up.
+fn unreplaced(suites: &[Suite], mocks: &Mocks) -> String {
+    let calls = |suite: &Suite| {
+        suite
+            .test
+            .as_ref()
+            .is_some_and(|test| !test.api_call_responses.is_empty())
+    };
+    match mocks.objects() {
+        Err(resource) => {
+            format!("`kyverno test` does not know the kind of `{resource}`, so no `context` file can describe it")
+        }
+        Ok(_) if suites.iter().any(calls) => {
+            "`kyverno test` gives a new policy `body` and `statusCode` of an `apiCallResponses` entry, a \
+                                              cluster the members of the body"
+                .to_owned()
+        }
+        Ok(_) => {
+            "values of variables do not replace what the policy looks up; describe it in a `context` file".to_owned()
+        }
+    }
 }
 
 /// Why a rewritten test file is not written; `None` if its rows pass as those of the original do. Rows of an original that does not
 /// pass are compared no further, unless a new policy cannot be evaluated.
-fn refusal(before: &[Case], after: &[Case]) -> Option<Refusal> {
+fn refusal(before: &[Case], after: &[Case], unreplaced: impl std::fmt::Display) -> Option<Refusal> {
     let message = |case: &Case| {
         let answer = case.kyverno.as_ref().filter(|answer| answer.status == Status::Error)?;
         case.outcome.fails().then(|| answer.message.clone())
     };
     if let Some((case, message)) = after.iter().find_map(|case| Some((case, message(case)?))) {
         let reason = format!(
-            "policy `{}` cannot be evaluated on `{}` ({message}): values of variables do not replace what the policy looks up; describe \
-             it in a `context` file",
+            "policy `{}` cannot be evaluated on `{}` ({message}): {unreplaced}",
             case.policy, case.resource.name
         );
         return Some(Refusal::new(RefusalCode::Context, reason));
@@ -152,6 +407,18 @@ fn refusal(before: &[Case], after: &[Case]) -> Option<Refusal> {
         case.policy, case.resource.name, case.reason
     );
     Some(Refusal::new(RefusalCode::Refuted, reason))
+}
+
+/// Whether `kyverno test` passes a row on a resource only because the rule is not about it.
+fn excluded(suites: &[Suite], cases: &[Case], policy: &str, rule: Option<&str>, resource: &str) -> bool {
+    let [suite] = suites else { return false };
+    let own = resource.rsplit('/').next().unwrap_or(resource);
+    let mut own = cases.iter().filter(|case| {
+        let row = case.row.and_then(|row| suite.rows().get(row));
+        let same_rule = row.is_some_and(|row| row.rule.as_ref().map(|rule| rule.value.as_str()) == rule);
+        same_rule && case.policy == policy && case.resource.name == own
+    });
+    own.next().is_some_and(|first| first.reason == EXCLUDED) && own.all(|case| case.reason == EXCLUDED)
 }
 
 fn errors(cases: &[Case]) -> usize {
@@ -224,40 +491,6 @@ fn operation(suites: &[Suite], policy: &str, resource: &str) -> Option<String> {
     value.value.root().as_str().map(str::to_owned)
 }
 
-/// Runs a rewritten test file in memory.
-struct Trial<'t> {
-    files: &'t dyn Files,
-    test: &'t str,
-    moved: &'t [Moved],
-}
-
-impl Trial<'_> {
-    fn run(&self, text: &str, companions: &[Companion]) -> io::Result<Vec<Case>> {
-        let mut text = text.to_owned();
-        let mut over = Memory::default();
-        for companion in companions {
-            text = with_file(&text, companion.field, companion.name).map_err(io::Error::other)?;
-            over.add(
-                &format!("{}/{}", folder(self.test), companion.name),
-                companion.text.as_str(),
-            );
-        }
-        over.add(self.test, text);
-        for moved in self.moved {
-            for (name, text) in &moved.new {
-                over.add(&format!("{}/{name}", folder(&moved.old)), text.as_str());
-            }
-        }
-        let overlay = Overlay {
-            under: self.files,
-            over,
-        };
-        let suites = load(&overlay, self.test, &Options::default());
-        let settings = Settings::new(true);
-        Ok(suites.iter().flat_map(|suite| run(suite, &settings).cases).collect())
-    }
-}
-
 /// The results of the new policies for the resources of the rows that name them.
 fn reported(cases: &[Case]) -> BTreeMap<(String, String), Reported> {
     let mut reported = BTreeMap::new();
@@ -282,134 +515,4 @@ fn reported(cases: &[Case]) -> BTreeMap<(String, String), Reported> {
 }
 
 #[cfg(test)]
-mod tests {
-    use kyvtest_go_compat::{diagnostic::Sources, value::Document, yaml};
-    use kyvtest_migrate::{Options as Migrating, RefusalCode, Replaced, RewrittenSuite, migrate, migrate_exception};
-    use kyvtest_model::{
-        kube::Discovery,
-        policy::{self, Loaded, Purpose},
-    };
-
-    use super::{Moved, rewrite};
-    use crate::{
-        run::{Outcome, Settings, run},
-        suite::{Files, Memory, Options, load},
-    };
-
-    /// A suite of `fixtures/migrate` and its rewriting.
-    struct Fixture {
-        folder: String,
-        files: Memory,
-        rewritten: RewrittenSuite,
-    }
-
-    fn loaded(text: &str, purpose: Purpose) -> Loaded {
-        let mut loaded = Loaded::default();
-        let file = Sources::new().add("fixture", text);
-        let stream = yaml::read(text.as_bytes(), yaml::Mode::Lax, &yaml::Limits::default());
-        policy::load(stream, file, purpose, &mut loaded);
-        loaded
-    }
-
-    impl Fixture {
-        fn text(&self, name: &str) -> String {
-            std::fs::read_to_string(format!("{}/{name}", self.folder)).expect("a fixture")
-        }
-
-        /// Rewrites a suite for its migrated policies.
-        fn new(folder: &str, names: &[&str]) -> Self {
-            let folder = format!("{}/fixtures/migrate/{folder}", env!("CARGO_MANIFEST_DIR"));
-            let text = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).expect("a fixture");
-            let mut files = Memory::default();
-            for name in names {
-                files.add(&format!("suite/{name}"), text(name));
-            }
-            let policies = loaded(&text("policy.yaml"), Purpose::Policies);
-            let discovery = Discovery::kubernetes();
-            let replaced: Vec<Replaced> = policies
-                .classic()
-                .map(|policy| Replaced {
-                    key: policy.key(),
-                    migration: migrate(policy, &discovery, &Migrating::default()),
-                })
-                .collect();
-            let yaml = |object: &serde_json::Value| Document::from(object).root().to_yaml();
-            let objects = replaced.iter().flat_map(|one| one.migration.objects()).map(yaml);
-            let moved = |name: &str, text: String| Moved {
-                old: format!("suite/{name}.yaml"),
-                stays: false,
-                new: vec![(format!("new-{name}.yaml"), text)],
-            };
-            let mut replacements = vec![moved("policy", objects.collect::<Vec<_>>().join("---\n"))];
-            if names.contains(&"exception.yaml") {
-                let exceptions = loaded(&text("exception.yaml"), Purpose::Exceptions);
-                let exception = migrate_exception(&exceptions.exceptions[0], &replaced);
-                let exception = exception.expect("a translation").expect("a migrated rule");
-                replacements.push(moved("exception", yaml(&exception.object)));
-            }
-            // A policy of the same name that the suite does not read changes nothing.
-            let placed: Vec<(String, Replaced)> = replaced
-                .into_iter()
-                .flat_map(|one| ["elsewhere", "suite"].map(|folder| (format!("{folder}/policy.yaml"), one.clone())))
-                .collect();
-            let rewritten = rewrite(&files, "suite/kyverno-test.yaml", &replacements, &placed);
-            let rewritten = rewritten.expect("YAML").expect("a change");
-            for (name, text) in replacements.iter().flat_map(|moved| &moved.new).chain(&rewritten.files) {
-                files.add(&format!("suite/{name}"), text.as_str());
-            }
-            files.add("suite/kyverno-test.yaml", rewritten.text.as_str());
-            Self {
-                folder,
-                files,
-                rewritten,
-            }
-        }
-
-        fn passes_as_recorded(&self) {
-            assert_eq!(self.rewritten.refusal, None);
-            assert_eq!(self.rewritten.text, self.text("rewritten.yaml"));
-            let notes = self.rewritten.notes.iter().map(|note| format!("{note}\n"));
-            assert_eq!(notes.collect::<String>(), self.text("notes.txt"));
-            let suites = load(
-                &self.files as &dyn Files,
-                "suite/kyverno-test.yaml",
-                &Options::default(),
-            );
-            let result = run(&suites[0], &Settings::new(true));
-            assert!(!result.cases.is_empty());
-            for case in &result.cases {
-                assert_eq!(case.outcome, Outcome::Pass, "{}: {}", case.policy, case.reason);
-            }
-        }
-    }
-
-    #[test]
-    fn a_rewritten_suite_passes_as_the_original_did() {
-        let names = ["policy.yaml", "exception.yaml", "resources.yaml", "kyverno-test.yaml"];
-        Fixture::new("suite", &names).passes_as_recorded();
-    }
-
-    #[test]
-    fn users_and_namespaces_that_new_policies_see_are_described() {
-        let fixture = Fixture::new("companions", &["policy.yaml", "resources.yaml", "kyverno-test.yaml"]);
-        fixture.passes_as_recorded();
-        let names: Vec<&str> = fixture.rewritten.files.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["user-info-migrated.yaml", "values-migrated.yaml"]);
-    }
-
-    #[test]
-    fn image_data_in_values_is_moved_to_the_context() {
-        let names = ["policy.yaml", "resources.yaml", "values.yaml", "kyverno-test.yaml"];
-        let fixture = Fixture::new("images", &names);
-        fixture.passes_as_recorded();
-        let names: Vec<&str> = fixture.rewritten.files.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["context-migrated.yaml"]);
-    }
-
-    #[test]
-    fn a_suite_whose_values_replace_a_lookup_is_refused() {
-        let names = ["policy.yaml", "resources.yaml", "values.yaml", "kyverno-test.yaml"];
-        let refusal = Fixture::new("lookups", &names).rewritten.refusal;
-        assert_eq!(refusal.map(|refusal| refusal.code), Some(RefusalCode::Context));
-    }
-}
+mod tests;

@@ -71,6 +71,7 @@ pub use plan::{Order, Plan};
 pub use response::{Key, KeyParts, Response, ResponseObjects, Responses, RuleObjects};
 pub use selection::{Selection, Shard};
 pub use source_map::SourceMap;
+pub(crate) use values::{ApiPath, SuiteValues};
 
 #[derive(Debug, Clone)]
 pub struct Settings {

@@ -298,7 +298,13 @@ impl Args {
         // Test files name ValidatingPolicies, not their native forms.
         if self.to.is_none() {
             for directory in self.paths.iter().filter(|path| path.is_dir()) {
-                rewritten.push(suites::rewritten(directory, &rows, &exceptions, sources)?);
+                rewritten.push(suites::rewritten(
+                    directory,
+                    &rows,
+                    &exceptions,
+                    sources,
+                    self.cluster.clock()?,
+                )?);
             }
         }
         Ok(Outcome {

@@ -12,6 +12,9 @@ use serde_json::{Value as Json, json};
 use super::folder;
 use crate::suite::{Files, Suite};
 
+/// The name of the file with the objects and images that new policies look up.
+pub(super) const CONTEXT: &str = "context-migrated.yaml";
+
 /// A file next to the test file, and the field of the test file that names it.
 #[derive(Debug, Clone)]
 pub(super) struct Companion {
@@ -27,15 +30,21 @@ impl Companion {
     }
 }
 
-/// Objects that the new policies look up.
-pub(super) fn context(resources: &[Json]) -> Companion {
+/// Objects and images that the new policies look up.
+pub(super) fn context(resources: &[Json], images: &[Json]) -> Companion {
+    let mut spec = json!({});
+    for (key, list) in [("resources", resources), ("images", images)] {
+        if !list.is_empty() {
+            spec[key] = json!(list);
+        }
+    }
     let context = json!({
         "apiVersion": "cli.kyverno.io/v1alpha1",
         "kind": "Context",
         "metadata": {"name": "context"},
-        "spec": {"resources": resources},
+        "spec": spec,
     });
-    Companion::new("context", "context-migrated.yaml", &context)
+    Companion::new("context", CONTEXT, &context)
 }
 
 /// A user without special rights; `None` if the suite describes one.
@@ -91,89 +100,4 @@ pub(super) fn namespaces(files: &dyn Files, test: &str, suites: &[Suite]) -> io:
     });
     values["namespaces"] = described.collect();
     Ok(Some(Companion::new("variables", "values-migrated.yaml", &values)))
-}
-
-/// The data of all images of the suite, if values replace what a rule reads from a registry; `None` if the suite has a context file.
-pub(super) fn images(suites: &[Suite]) -> Option<Companion> {
-    let [suite] = suites else { return None };
-    suite.test.as_ref().filter(|test| test.context.is_none())?;
-    let mut data = json!({});
-    for policy in suite.policies.classic() {
-        let values = suite.values.policies.iter();
-        let values = values.filter(|values| values.name.value == policy.metadata.name.value);
-        for values in values.flat_map(|values| &values.rules) {
-            let mut rules = policy.spec.rules.iter();
-            let Some(rule) = rules.find(|rule| rule.name.value == values.name.value) else {
-                continue;
-            };
-            let source = rule.source.document().root().to_serde();
-            for (key, value) in &values.values {
-                let mut steps = key.value.split('.');
-                let (Some(entry), Some(part)) = (steps.next(), steps.next()) else {
-                    continue;
-                };
-                let part = match part {
-                    "configData" => "config",
-                    "manifest" => "manifest",
-                    _ => continue,
-                };
-                if reads_registry(&source, entry) {
-                    let place = steps.fold(&mut data[part], |place, step| &mut place[step]);
-                    *place = value.value.root().to_serde();
-                }
-            }
-        }
-    }
-    if data.as_object().is_some_and(serde_json::Map::is_empty) {
-        return None;
-    }
-    let mut names = BTreeSet::new();
-    for resource in &suite.resources {
-        image_names(&resource.object.root().to_serde(), &mut names);
-    }
-    let images = names.into_iter().map(|name| {
-        let mut image = json!({"image": name});
-        image.as_object_mut()?.extend(data.as_object()?.clone());
-        Some(image)
-    });
-    let context = json!({
-        "apiVersion": "cli.kyverno.io/v1alpha1",
-        "kind": "Context",
-        "metadata": {"name": "context"},
-        "spec": {"images": images.collect::<Option<Vec<_>>>()?},
-    });
-    Some(Companion::new("context", "context-migrated.yaml", &context))
-}
-
-/// Whether a rule has a context entry of this name that is all the data of an image.
-fn reads_registry(rule: &Json, name: &str) -> bool {
-    match rule {
-        Json::Object(map) => {
-            let registry = map
-                .get("imageRegistry")
-                .filter(|_| map.get("name").is_some_and(|own| own == name));
-            registry.is_some_and(|registry| registry.get("jmesPath").is_none())
-                || map.values().any(|value| reads_registry(value, name))
-        }
-        Json::Array(items) => items.iter().any(|item| reads_registry(item, name)),
-        _ => false,
-    }
-}
-
-/// Collects the values of `image` in an object.
-fn image_names(object: &Json, names: &mut BTreeSet<String>) {
-    match object {
-        Json::Object(map) => {
-            for (key, value) in map {
-                match value {
-                    Json::String(name) if key == "image" => {
-                        names.insert(name.clone());
-                    }
-                    _ => image_names(value, names),
-                }
-            }
-        }
-        Json::Array(items) => items.iter().for_each(|item| image_names(item, names)),
-        _ => {}
-    }
 }

@@ -14,10 +14,10 @@ use kyvtest_model::kube::Operation;
 
 /// The values for one resource.
 #[derive(Debug)]
-pub(super) struct SuiteValues<'s> {
-    pub(super) suite: &'s Suite,
-    pub(super) resource: &'s str,
-    pub(super) operation: Operation,
+pub(crate) struct SuiteValues<'s> {
+    pub(crate) suite: &'s Suite,
+    pub(crate) resource: &'s str,
+    pub(crate) operation: Operation,
 }
 
 fn data(values: &[Named]) -> impl Iterator<Item = (String, Data)> {
@@ -120,7 +120,7 @@ impl Outside for SuiteOutside<'_> {
         if !self.has_cluster() {
             return None;
         }
-        let Some(target) = Target::parse(path) else {
+        let Some(target) = ApiPath::parse(path) else {
             return Some(Err("the server could not find the requested resource".to_owned()));
         };
         let answer = if target.name.is_empty() {
@@ -177,16 +177,16 @@ impl Outside for SuiteOutside<'_> {
     }
 }
 
-/// The target of an API path.
-struct Target<'p> {
-    api_version: String,
-    resource: &'p str,
-    namespace: &'p str,
-    name: &'p str,
+/// A path of the API server. The name is empty for a list, and the namespace for a resource outside of namespaces.
+pub(crate) struct ApiPath<'p> {
+    pub(crate) api_version: String,
+    pub(crate) resource: &'p str,
+    pub(crate) namespace: &'p str,
+    pub(crate) name: &'p str,
 }
 
-impl<'p> Target<'p> {
-    fn parse(path: &'p str) -> Option<Self> {
+impl<'p> ApiPath<'p> {
+    pub(crate) fn parse(path: &'p str) -> Option<Self> {
         let path = path.split('?').next().unwrap_or_default();
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let (api_version, rest) = match parts.as_slice() {

@@ -79,6 +79,11 @@ impl Expression {
         })
     }
 
+    /// The expression of a tree, such as a part of another one.
+    pub fn of_tree(node: ast::Node) -> Self {
+        Self { node }
+    }
+
     /// The tree, for translations into other languages.
     pub fn tree(&self) -> &ast::Node {
         &self.node

@@ -16,7 +16,7 @@ use crate::{
     message::{self, Message},
     names::{Names, Variables},
     pattern, pod_security,
-    query::Value,
+    query::{Seen, Value},
 };
 
 /// Which object a check is about.
@@ -93,7 +93,7 @@ pub(crate) fn translate(
     scope.set_kinds(kinds.to_vec());
     scope.bind("request.object", subject.clone());
     if target == Target::Old {
-        scope.set_stored();
+        scope.set_seen(Seen::Stored);
         scope.bind_value("request.operation", Value::literal(&Data::from("CREATE"))?);
     }
     let mut names = Names::new(scope, variables);
@@ -149,7 +149,7 @@ fn holds(rule: &Rule, validate: &Validate, subject: &Subject, names: &mut Names<
     if let Some(trees) = &validate.any_pattern {
         let data = Data::from(trees.document().root());
         let list = data.as_list().unwrap_or_default();
-        let translated = pattern::translate_any(list, subject, &names.scope).map(certain);
+        let translated = pattern::any_of_object(list, subject, &names.scope, names.variables).map(certain);
         return translated.map_err(|refusal| refusal.at(trees.span()));
     }
     if let Some(tree) = &validate.foreach {

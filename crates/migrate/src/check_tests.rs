@@ -97,7 +97,7 @@ struct Case {
 }
 
 fn cases(row: Node<'_>, defaults: Node<'_>, kinds: &[(String, String)]) -> Vec<Case> {
-    let ty = Type::of_kinds(kinds, false);
+    let ty = Type::of_kinds(kinds, query::Seen::Validated);
     let request = |row: Node<'_>| row.get("request").map(json_of);
     let request = request(row).or_else(|| request(defaults)).unwrap_or(json!({}));
     let old_object = row.get("oldObject").map_or(Json::Null, json_of);

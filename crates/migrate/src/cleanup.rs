@@ -29,7 +29,7 @@ use crate::{
     kinds::{Translated, load, named_object, numbered},
     layout::layout,
     names::{Names, Variables},
-    query::{Type, Value},
+    query::{Seen, Type, Value},
     samples::requests,
 };
 
@@ -178,7 +178,7 @@ fn condition(
     };
     let mut scope = Scope::default();
     scope.set_kinds(kinds.to_vec());
-    scope.set_stored();
+    scope.set_seen(Seen::Stored);
     scope.bind("target", subject);
     let namespace = Expr::primary("object.metadata")
         .optional("namespace")

@@ -176,7 +176,7 @@ fn config_map(node: Node<'_>, names: &mut Names<'_>) -> Result<Value, Refusal> {
     let args = [Expr::string("v1"), Expr::string("configmaps"), namespace, name];
     let get = Expr::primary("resource").call("Get", args);
     let kinds = [("v1".to_owned(), "ConfigMap".to_owned())];
-    Ok(Value::new(get, Type::of_kinds(&kinds, true)).failing_if(true))
+    Ok(Value::new(get, Type::of_kinds(&kinds, query::Seen::Stored)).failing_if(true))
 }
 
 fn global_reference(node: Node<'_>, names: &mut Names<'_>) -> Result<Value, Refusal> {

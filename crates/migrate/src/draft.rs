@@ -248,7 +248,7 @@ fn draft(
     if let Some(condition) = preconditions {
         match style.preconditions {
             Preconditions::Match if !condition.as_str().contains("variables.") => {
-                conditions.push(("preconditions".to_owned(), condition.as_str().to_owned()));
+                conditions.push(("preconditions".to_owned(), condition.as_bool().as_str().to_owned()));
             }
             Preconditions::Match | Preconditions::Or => holds = Expr::any([condition.negated_relation(), holds]),
             Preconditions::Choose => holds = condition.choose(&holds, &Expr::bool(true)),

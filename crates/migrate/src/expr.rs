@@ -3,6 +3,8 @@
 //! Parentheses are written where the grammar of cel-go needs them and nowhere else, so that generated expressions read as if a
 //! person had written them.
 
+mod lists;
+
 use std::fmt;
 
 /// How tightly an expression binds, loosest first; the levels of cel-go's grammar.
@@ -23,7 +25,7 @@ enum Level {
 pub struct Expr {
     text: String,
     level: Level,
-    /// Of `==` and `!=`: the same with the other operator.
+    /// The negation, if it needs no `!` in front: of `==` the same with `!=`, of `exists` the same with `all`.
     opposite: Option<String>,
     /// Of `&&` and `||`: the operands.
     operands: Vec<Self>,
@@ -111,7 +113,15 @@ impl Expr {
 
     /// `self.method(args)`; macros such as `all` take the variable as their first argument.
     pub fn call(&self, method: &str, args: impl IntoIterator<Item = Self>) -> Self {
-        Self::primary(format!("{}.{method}({})", self.at(Level::Postfix), join(args)))
+        let args: Vec<Self> = args.into_iter().collect();
+        if let Some(fused) = self.fused(method, &args) {
+            return fused;
+        }
+        let opposite = self.opposite_loop(method, &args);
+        Self {
+            opposite,
+            ..Self::primary(format!("{}.{method}({})", self.at(Level::Postfix), join(args)))
+        }
     }
 
     /// `function(args)`.
@@ -169,6 +179,18 @@ impl Expr {
         }
     }
 
+    /// The expression as one whose type is known to be `bool`, which match conditions must be: a field may be anything.
+    pub fn as_bool(&self) -> Self {
+        let is_path = !self.text.contains('(') && !self.is_bool(true) && !self.is_bool(false);
+        let is_default = [".orValue(false)", ".orValue(true)"]
+            .iter()
+            .any(|end| self.text.ends_with(end));
+        if self.level == Level::Postfix && (is_path || is_default) {
+            return self.relation("==", &Self::bool(true));
+        }
+        self.clone()
+    }
+
     /// Whether the negation needs no further `!`.
     fn reads_negated(&self) -> bool {
         let is_negation = self.level == Level::Unary && self.text.starts_with('!');
@@ -178,6 +200,9 @@ impl Expr {
 
     /// `self == other`, and the other relations: `!=`, `<`, `<=`, `>`, `>=`, `in`.
     pub fn relation(&self, operator: &str, other: &Self) -> Self {
+        if let Some(exists) = self.counted(operator, other) {
+            return exists;
+        }
         let (left, right) = (self.at(Level::Sum), other.at(Level::Sum));
         // Integers are in order: doubles may be no numbers.
         let is_integer = |text: &str| text.ends_with(".size()") || text.parse::<i64>().is_ok();

@@ -19,6 +19,9 @@ use crate::{
     query::{self, Type, Value},
 };
 
+/// The lists of containers, in the order in which they are joined.
+const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+
 /// How deep loops may nest.
 const DEPTH: usize = 8;
 
@@ -37,16 +40,53 @@ fn loops(
     depth: usize,
     names: &mut Names<'_>,
 ) -> Result<Expr, Refusal> {
-    let mut all = Vec::new();
-    for entry in entries
+    let entries = entries
         .as_seq()
         .into_iter()
-        .flat_map(kyvtest_go_compat::yaml::Items::iter)
-    {
+        .flat_map(kyvtest_go_compat::yaml::Items::iter);
+    let mut all = Vec::new();
+    for (entry, list) in joined(entries) {
         let at = place(file, entry.span());
-        all.push(entry_passes(entry, file, subject, depth, names).map_err(|refusal| refusal.at(at))?);
+        all.push(entry_passes(entry, &list, file, subject, depth, names).map_err(|refusal| refusal.at(at))?);
     }
     Ok(Expr::all(all))
+}
+
+/// The entries with their lists; what is asked of several lists of containers is asked of all containers.
+fn joined<'t>(entries: impl Iterator<Item = Node<'t>>) -> Vec<(Node<'t>, String)> {
+    let mut found: Vec<(Node<'t>, Data, &str, Vec<&str>)> = Vec::new();
+    for entry in entries {
+        let text = entry.get("list").and_then(Node::as_str).unwrap_or_default();
+        let mut body = Data::from(Document::from(entry).root());
+        if let Data::Map(parts) = &mut body {
+            std::sync::Arc::make_mut(parts).remove("list");
+        }
+        let is_path = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.');
+        let list = text
+            .rsplit_once('.')
+            .filter(|(_, name)| is_path && CONTAINERS.contains(name));
+        match list.filter(|_| !body.to_json().contains("elementIndex")) {
+            Some((parent, name)) => match found.iter_mut().find(|(_, other, of, names)| {
+                *other == body && *of == parent && !names.is_empty() && !names.contains(&name)
+            }) {
+                Some((.., names)) => names.push(name),
+                None => found.push((entry, body, parent, vec![name])),
+            },
+            None => found.push((entry, body, text, Vec::new())),
+        }
+    }
+    let lists = found.into_iter().map(|(entry, _, parent, names)| {
+        let list = match names.as_slice() {
+            [] => parent.to_owned(),
+            [name] => format!("{parent}.{name}"),
+            names => {
+                let names = CONTAINERS.into_iter().filter(|name| names.contains(name));
+                format!("{parent}.[{}][]", names.collect::<Vec<_>>().join(", "))
+            }
+        };
+        (entry, list)
+    });
+    lists.collect()
 }
 
 fn refused<T>(reason: impl Into<String>) -> Result<T, Refusal> {
@@ -55,6 +95,7 @@ fn refused<T>(reason: impl Into<String>) -> Result<T, Refusal> {
 
 fn entry_passes(
     entry: Node<'_>,
+    text: &str,
     file: FileId,
     subject: &Subject,
     depth: usize,
@@ -63,7 +104,6 @@ fn entry_passes(
     if depth >= DEPTH {
         return refused("loops nest too deeply");
     }
-    let text = entry.get("list").and_then(Node::as_str).unwrap_or_default();
     let list = query::query(text, names)?;
     if !list.ty.is_list() && list.ty != Type::Any {
         return refused(format!("`{text}` is not a list; Kyverno takes it for its only element"));

@@ -113,7 +113,7 @@ fn spec(
                 *entry = test.choose(entry, &Expr::bool(true));
             }
         }
-        Some(test) => conditions.push(("preconditions", test.as_str().to_owned())),
+        Some(test) => conditions.push(("preconditions", test.as_bool().as_str().to_owned())),
         None => {}
     }
     variables.retain_used(entries.iter().map(Expr::as_str));

@@ -65,7 +65,7 @@ pub(crate) fn with_rules(
     if let Some(spec) = object["spec"].as_object_mut() {
         spec.remove("validationFailureActionOverrides");
     }
-    let reject = |message: String| Refusal::new(RefusalCode::Setting, message);
+    let reject = |message: String| Refusal::new(RefusalCode::Invalid, message);
     let loaded = load(&[object]).map_err(reject)?;
     let Some(only) = loaded.classic().next() else {
         return Err(reject("the policy cannot be read".to_owned()));

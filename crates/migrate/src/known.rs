@@ -5,7 +5,7 @@
 
 use kyvtest_normalise::schema::{self, Shape};
 
-use crate::query::is_given;
+use crate::query::{Seen, field_of, is_given};
 
 /// The facts about a value, given that it is there. A rule for several kinds knows what all of them have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,10 +14,12 @@ pub(crate) struct Known {
     shapes: Vec<Shape>,
     /// Whether the value is never Go's zero value.
     pub(crate) nonzero: bool,
+    /// The only texts that validation accepts; none if there are others.
+    pub(crate) choices: Vec<&'static str>,
     /// Whether the value is an object of a custom kind, of which only the metadata is known.
     custom: bool,
-    /// Whether the object was stored earlier, so that only what decoding guarantees is known.
-    stored: bool,
+    /// When the object is looked at.
+    seen: Seen,
 }
 
 /// A field of a value.
@@ -49,19 +51,20 @@ impl Known {
         Self {
             shapes: Vec::new(),
             nonzero: false,
+            choices: Vec::new(),
             custom: false,
-            stored: false,
+            seen: Seen::Validated,
         }
     }
 
-    /// Objects of these kinds (API version and kind), or only stored ones.
-    pub(crate) fn objects<'k>(kinds: impl IntoIterator<Item = (&'k str, &'k str)>, stored: bool) -> Self {
+    /// Objects of these kinds (API version and kind).
+    pub(crate) fn objects<'k>(kinds: impl IntoIterator<Item = (&'k str, &'k str)>, seen: Seen) -> Self {
         let mut shapes = Vec::new();
         for (api_version, kind) in kinds {
             let Some(found) = schema::of_kind(api_version, kind) else {
                 return Self {
                     custom: true,
-                    stored,
+                    seen,
                     ..Self::nothing()
                 };
             };
@@ -73,8 +76,8 @@ impl Known {
         Self {
             custom: shapes.is_empty(),
             shapes,
-            nonzero: false,
-            stored,
+            seen,
+            ..Self::nothing()
         }
     }
 
@@ -82,7 +85,7 @@ impl Known {
     pub(crate) fn field(&self, name: &str) -> Member {
         let unknown = Member {
             known: Self {
-                stored: self.stored,
+                seen: self.seen,
                 ..Self::nothing()
             },
             always: false,
@@ -101,16 +104,22 @@ impl Known {
         }
         let mut shapes: Vec<Shape> = Vec::new();
         let (mut always, mut nonzero, mut nullable) = (!self.shapes.is_empty(), true, false);
+        let mut choices: Option<Vec<&'static str>> = None;
         for shape in &self.shapes {
             match shape {
                 Shape::Struct(own) => {
-                    let Some(found) = own.field(name, self.stored) else {
+                    let Some(found) = field_of(*own, name, self.seen) else {
                         always = false;
                         continue;
                     };
                     let metadata = own.name() == "meta.v1.ObjectMeta";
-                    let containers = own.name() == "core.v1.PodSpec" && name == "containers" && !self.stored;
+                    let containers =
+                        own.name() == "core.v1.PodSpec" && name == "containers" && self.seen.has_containers();
                     always &= containers || is_given(*own, name, &found) || metadata && name == "name";
+                    choices = Some(match choices {
+                        Some(known) if known != found.choices => Vec::new(),
+                        _ => found.choices,
+                    });
                     nullable |= found.nullable && !containers;
                     nonzero &= found.nonzero || containers || metadata && name == "name";
                     if !shapes.contains(&found.shape) {
@@ -130,8 +139,9 @@ impl Known {
             known: Self {
                 nonzero: nonzero && !shapes.is_empty(),
                 shapes,
+                choices: choices.unwrap_or_default(),
                 custom: false,
-                stored: self.stored,
+                seen: self.seen,
             },
             always,
             nullable,
@@ -150,9 +160,8 @@ impl Known {
         }
         Self {
             shapes,
-            nonzero: false,
-            custom: false,
-            stored: self.stored,
+            seen: self.seen,
+            ..Self::nothing()
         }
     }
 

@@ -43,4 +43,4 @@ pub use expr::Expr;
 pub use migrate::{Existing, MigratedRule, Migration, Options, RuleLabel, migrate};
 pub use refusal::{Refusal, RefusalCode};
 pub use scope::{Scope, Subject};
-pub use suite::{Reported, ResourceType, RewrittenSuite, Suite, rewrite_suite, with_file};
+pub use suite::{Reported, ResourceType, RewrittenSuite, Suite, rewrite_suite, with_file, with_rows};

@@ -384,7 +384,6 @@ fn best(
     if !keeps {
         original["spec"]["rules"][0]["validate"]["allowExistingViolations"] = json!(false);
     }
-    let reject = |message: String| failed(Refusal::new(RefusalCode::Setting, message).at(rule.span));
     let side = |object: &Json| Side::from_objects(std::slice::from_ref(object), discovery);
     let side = |object: &Json| match side(object) {
         // Kyverno checks more of a policy with one rule, which it could convert. The same rule twice is the same policy.
@@ -394,7 +393,7 @@ fn best(
     let invalid = |message: String| failed(Refusal::new(RefusalCode::Invalid, message).at(rule.span));
     let left = side(&original).map_err(invalid)?;
     let Some(mut only) = left.loaded().classic().next().map(|policy| (**policy).clone()) else {
-        return Err(reject("the policy cannot be read".to_owned()));
+        return Err(invalid("the policy cannot be read".to_owned()));
     };
     only.spec.rules.truncate(1);
     let source = Source {
@@ -490,6 +489,6 @@ fn best(
     match (tested, refuted) {
         (Some(tested), _) => Ok(finish(tested)),
         (None, Some(refuted)) => Err(refuted),
-        (None, None) => Err(reject("there is no translation".to_owned())),
+        (None, None) => Err(invalid("there is no translation".to_owned())),
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     guess::Guess,
     kinds::{self, Translated, kinds_of, object_scope},
     names::{Names, Variables},
-    query::{Type, Value},
+    query::{Seen, Type, Value},
     settings,
 };
 use overlay::Walker;
@@ -144,7 +144,9 @@ fn given(part: Option<&Subtree>) -> Option<&Subtree> {
 fn draft(rule: &Rule, suffix: &'static str, scope: RuleScope) -> Result<Draft, Refusal> {
     let kinds = kinds_of(&scope);
     let mut variables = Variables::default();
-    let mut names = Names::new(object_scope(kinds.clone()), &mut variables);
+    let mut seen = object_scope(kinds.clone());
+    seen.set_seen(Seen::Unvalidated);
+    let mut names = Names::new(seen, &mut variables);
     if let Some(entries) = given(rule.context.as_ref()) {
         context::context(entries, &mut names);
     }
@@ -152,7 +154,8 @@ fn draft(rule: &Rule, suffix: &'static str, scope: RuleScope) -> Result<Draft, R
     if let Some(tree) = given(rule.preconditions.as_ref()) {
         tests.push(("preconditions", conditions::conditions(tree, &mut names)?));
     }
-    let object = Value::new(Expr::primary("object"), Type::of_kinds(&kinds, false)).with_path(Some(Vec::new()));
+    let object =
+        Value::new(Expr::primary("object"), Type::of_kinds(&kinds, Seen::Unvalidated)).with_path(Some(Vec::new()));
     let root = Place::root(&kinds, object);
     let overlays = patches(rule, &root, &mut names)?;
     let mut mutations = Vec::new();
@@ -169,7 +172,7 @@ fn draft(rule: &Rule, suffix: &'static str, scope: RuleScope) -> Result<Draft, R
     let tests: Vec<(String, String)> = tests
         .into_iter()
         .filter(|(_, test)| !test.is_bool(true))
-        .map(|(name, test)| (name.to_owned(), test.as_str().to_owned()))
+        .map(|(name, test)| (name.to_owned(), test.as_bool().as_str().to_owned()))
         .collect();
     let texts = tests.iter().map(|(_, text)| text.as_str());
     let texts = texts.chain(mutations.iter().map(Mutation::text));

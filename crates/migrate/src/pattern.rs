@@ -31,6 +31,20 @@ pub(crate) fn of_object(
 
 /// The condition that a value fits one of several patterns, or that none of them concerns it.
 pub(crate) fn translate_any(trees: &[Data], subject: &Subject, scope: &Scope) -> Result<Expr, Refusal> {
+    Ok(one_of(trees, subject, scope)?.render())
+}
+
+/// The same for a whole object, with variables for what is read in several places.
+pub(crate) fn any_of_object(
+    trees: &[Data],
+    subject: &Subject,
+    scope: &Scope,
+    variables: &mut Variables,
+) -> Result<Expr, Refusal> {
+    Ok(one_of(trees, subject, scope)?.join_lists(variables).render())
+}
+
+fn one_of(trees: &[Data], subject: &Subject, scope: &Scope) -> Result<Cond, Refusal> {
     let all = trees
         .iter()
         .map(|tree| fits(tree, subject, scope))
@@ -38,7 +52,7 @@ pub(crate) fn translate_any(trees: &[Data], subject: &Subject, scope: &Scope) ->
     let skipped = Cond::all(all.iter().map(|fits| fits.skip.clone()));
     let fitting = Cond::any(all.into_iter().map(|fits| fits.ok));
     let skipped = if trees.is_empty() { Cond::TRUE } else { skipped };
-    Ok(Cond::any([fitting, skipped]).render())
+    Ok(Cond::any([fitting, skipped]))
 }
 
 fn fits(tree: &Data, subject: &Subject, scope: &Scope) -> Result<Fits, Refusal> {

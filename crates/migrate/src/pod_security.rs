@@ -93,7 +93,7 @@ pub(crate) fn translate(security: &Subtree, subject: &Subject, names: &mut Names
     let restricted = own.level != "baseline";
     let exclusions = Exclusions::new(&own.exclude, restricted)?;
     let (spec, metadata) = pod(subject, names)?;
-    let stored = names.scope.is_stored();
+    let stored = names.scope.seen() == crate::query::Seen::Stored;
     let lists = ["initContainers", "ephemeralContainers"];
     let containers = lists.iter().fold(spec.field("containers"), |all, list| {
         all.sum("+", &spec.optional(list).call("orValue", [Expr::list([])]))

@@ -21,5 +21,5 @@ mod walk;
 
 pub(crate) use glob::{is_glob, matches_glob, text_matches_glob_of};
 pub(crate) use text::{data, query, query_on, read_text, text_of};
-pub(crate) use types::{Type, is_given};
+pub(crate) use types::{Seen, Type, field_of, is_given};
 pub(crate) use value::{Missing, Value};

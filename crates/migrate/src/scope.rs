@@ -4,7 +4,7 @@ use crate::{
     Expr, Refusal,
     check::Target,
     known::Known,
-    query::{Type, Value},
+    query::{Seen, Type, Value},
 };
 
 /// What the first name of a path refers to.
@@ -29,8 +29,8 @@ pub struct Scope {
     loops: usize,
     /// The kinds under review, each with its API version; empty if they are not known.
     kinds: Vec<(String, String)>,
-    /// Whether the object under review was stored earlier.
-    stored: bool,
+    /// When the object under review is looked at.
+    seen: Seen,
 }
 
 impl Scope {
@@ -39,9 +39,9 @@ impl Scope {
         self.kinds = kinds;
     }
 
-    /// Says that the object under review was stored earlier: what validation requires today may be missing in it.
-    pub(crate) fn set_stored(&mut self) {
-        self.stored = true;
+    /// Says when the object under review is looked at.
+    pub(crate) fn set_seen(&mut self, seen: Seen) {
+        self.seen = seen;
     }
 
     /// What is known of a value.
@@ -51,7 +51,7 @@ impl Scope {
             .iter()
             .map(|(version, kind)| (version.as_str(), kind.as_str()));
         match &subject.path {
-            Some(path) => Known::objects(kinds, self.stored).at(path.iter().map(String::as_str)),
+            Some(path) => Known::objects(kinds, self.seen).at(path.iter().map(String::as_str)),
             None => Known::nothing(),
         }
     }
@@ -70,9 +70,9 @@ impl Scope {
             .map(|(_, subject)| subject)
     }
 
-    /// Whether the object under review was stored earlier.
-    pub(crate) fn is_stored(&self) -> bool {
-        self.stored
+    /// When the object under review is looked at.
+    pub(crate) fn seen(&self) -> Seen {
+        self.seen
     }
 
     /// The kinds under review, each with its API version; empty if they are not known.
@@ -102,7 +102,7 @@ impl Scope {
     pub(crate) fn new_object(&self) -> Option<Value> {
         let reviewed = self.get("request.object")?;
         (reviewed.expr.as_str() == Target::Either.root()).then(|| {
-            let ty = Type::of_kinds(&self.kinds, self.stored);
+            let ty = Type::of_kinds(&self.kinds, self.seen);
             Value::old_object(Expr::primary(Target::New.root()), ty)
         })
     }

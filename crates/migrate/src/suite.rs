@@ -50,6 +50,9 @@ pub struct Suite<'s> {
     pub operations: &'s dyn Fn(&str, &str) -> Option<String>,
     /// What a new policy reports for a resource; `None` if unknown.
     pub reports: &'s dyn Fn(&str, &str) -> Option<Reported>,
+    /// Whether the rule of a row is not about a resource: policy, rule and resource as the row has them. `kyverno test` passes such
+    /// a row whatever it expects.
+    pub excluded: &'s dyn Fn(&str, Option<&str>, &str) -> bool,
     /// Whether one of the replaced files stays in use, because not all of it was migrated.
     pub stays: bool,
     /// The name of the file that describes the objects which generate rules copy.
@@ -143,6 +146,27 @@ pub fn with_file(text: &str, field: &str, file: &str) -> Result<String, yaml::Er
     }
     let end = if text.ends_with('\n') { "" } else { "\n" };
     Ok(format!("{text}{end}{field}: {name}\n"))
+}
+
+/// The test file with only some of its rows; the `number`th of several has a name of its own.
+///
+/// # Errors
+/// Text that is not YAML.
+pub fn with_rows(text: &str, keep: &dyn Fn(usize) -> bool, number: usize) -> Result<String, yaml::Error> {
+    let tree = yaml::read_first(text, yaml::Mode::Lax, &yaml::Limits::default())?;
+    let root = tree.root();
+    let mut edits = Edits::new(text);
+    if let Some(name) = root.get("metadata").and_then(|metadata| metadata.get("name"))
+        && let (Some(own), true) = (name.as_str(), number > 1)
+    {
+        edits.replace(name.span(), emit::quote(&format!("{own}-{number}")));
+    }
+    let rows = root.get("results").and_then(Node::as_seq);
+    let dropped = rows.into_iter().flat_map(yaml::Items::iter).enumerate();
+    for (_, row) in dropped.filter(|(index, _)| !keep(*index)) {
+        edits.replace(lines(row, text), "");
+    }
+    Ok(edits.finish())
 }
 
 struct Rewrite<'t, 's> {
@@ -261,6 +285,7 @@ impl Rewrite<'_, '_> {
             .collect();
         let expected = row.get("result").and_then(Node::as_str).unwrap_or_default().to_owned();
         let classic = row.get("policy").and_then(Node::as_str).unwrap_or_default();
+        let rule = row.get("rule").and_then(Node::as_str);
         let mut rows: Vec<NewRow<'r>> = Vec::new();
         let mut covered: BTreeSet<&str> = BTreeSet::new();
         let objects = rules
@@ -290,7 +315,14 @@ impl Rewrite<'_, '_> {
             let mut by_result: Vec<(RowKey, Vec<String>)> = Vec::new();
             for resource in written.iter().filter(|resource| fits(resource)) {
                 let reported = (self.suite.reports)(policy, resource);
+                let excluded = (self.suite.excluded)(classic, rule, resource);
                 let result = match (expected.as_str(), reported) {
+                    ("pass" | "fail", Some(Reported::Skip)) if excluded => {
+                        self.notes.push(format!(
+                            "{shown}: the rule is not about `{resource}`, and the new policy skips it"
+                        ));
+                        "skip".to_owned()
+                    }
                     ("skip", Some(Reported::Pass)) => {
                         self.notes.push(format!(
                             "{shown}: `{resource}` is skipped by the rule and passes the new policy"

@@ -136,7 +136,7 @@ fn precondition(rule: &Rule) -> Result<Option<String>, Refusal> {
         let reason = "the preconditions need variables, which match conditions do not have";
         return Err(Refusal::new(RefusalCode::Variable, reason).at(tree.span()));
     }
-    Ok(Some(test.as_str().to_owned()))
+    Ok(Some(test.as_bool().as_str().to_owned()))
 }
 
 fn text(value: &Json) -> &str {

@@ -14,6 +14,7 @@ use crate::{
     rewrite::{Moved, rewrite},
     suite::{Disk, Files as _, Memory, Options, Overlay, RecordingFiles, load},
 };
+use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Sources},
     text::path::clean,
@@ -60,6 +61,7 @@ pub(super) fn rewritten(
     rows: &[Row],
     exceptions: &[ExceptionRow],
     sources: &Sources,
+    now: Option<Timestamp>,
 ) -> Result<Rewritten, Failure> {
     let tests = test_files(directory);
     let mut found = Rewritten::default();
@@ -100,7 +102,7 @@ pub(super) fn rewritten(
     }
     let mut changed: Vec<(PathBuf, String)> = Vec::new();
     for test in tests {
-        let suite = rewrite(&Disk, &test, &moved, &policies).map_err(|error| {
+        let suite = rewrite(&Disk, &test, &moved, &policies, now).map_err(|error| {
             let message = format!("cannot rewrite `{test}`: {error}");
             Diagnostic::new(Code::OutputFailed, message)
         })?;

@@ -151,11 +151,14 @@ impl Generator {
     }
 
     fn add_member(&mut self, class: &Class) {
-        let ranges: Vec<(u32, u32)> = match class {
-            Class::Unicode(class) => class.iter().map(|r| (r.start().into(), r.end().into())).collect(),
-            Class::Bytes(class) => class.iter().map(|r| (r.start().into(), r.end().into())).collect(),
-        };
-        let size: u64 = ranges.iter().map(|(first, last)| u64::from(last - first) + 1).sum();
+        match class {
+            Class::Unicode(class) => self.add_one_of(class.ranges().iter().map(|r| (r.start().into(), r.end().into()))),
+            Class::Bytes(class) => self.add_one_of(class.ranges().iter().map(|r| (r.start().into(), r.end().into()))),
+        }
+    }
+
+    fn add_one_of(&mut self, ranges: impl Iterator<Item = (u32, u32)> + Clone) {
+        let size: u64 = ranges.clone().map(|(first, last)| u64::from(last - first) + 1).sum();
         let character = if size > DOT {
             self.below(1 << 31) as u32
         } else {

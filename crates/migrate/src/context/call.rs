@@ -81,7 +81,7 @@ fn service(node: Node<'_>, service: Node<'_>, post: bool, names: &mut Names<'_>)
 fn path(path: &str, names: &mut Names<'_>) -> Result<Value, Refusal> {
     let (path, labels) = match split_query(path) {
         (path, None) => (path, None),
-        (path, Some(query)) => (path, Some(selector(query)?)),
+        (path, Some(query)) => (path, Some(selector(query, names)?)),
     };
     let segments = path_segments(path);
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -134,37 +134,59 @@ fn path(path: &str, names: &mut Names<'_>) -> Result<Value, Refusal> {
 
 /// The path and its query; a question mark inside a variable does not count.
 fn split_query(path: &str) -> (&str, Option<&str>) {
-    let behind = path.rfind("}}").map_or(0, |at| at + 2);
-    match path[behind..].find('?') {
-        Some(at) => (&path[..behind + at], Some(&path[behind + at + 1..])),
-        None => (path, None),
+    match parts(path, '?').as_slice() {
+        [] | [_] => (path, None),
+        [path_alone, ..] => (path_alone, path.get(path_alone.len() + 1..)),
     }
 }
 
+/// The parts of a text between separators that are not inside of variables.
+fn parts(text: &str, separator: char) -> Vec<&str> {
+    let mut found = Vec::new();
+    let (mut depth, mut start) = (0usize, 0);
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            c if c == separator && depth == 0 => {
+                found.push(&text[start..at]);
+                start = at + c.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    found.push(&text[start..]);
+    found
+}
+
 /// `labelSelector=a%3Db` as a map of labels.
-fn selector(query: &str) -> Result<Expr, Refusal> {
+fn selector(query: &str, names: &mut Names<'_>) -> Result<Expr, Refusal> {
     let decoded = query
         .replace("%3D", "=")
         .replace("%3d", "=")
         .replace("%2C", ",")
         .replace("%2F", "/");
-    let Some(selector) = decoded
-        .strip_prefix("labelSelector=")
-        .filter(|selector| !selector.contains(['%', '&', '!', '(']))
-    else {
+    let Some(selector) = decoded.strip_prefix("labelSelector=") else {
         return refused(format!(
             "the query `{query}` of an API call; `resource.List` takes equal labels only"
         ));
     };
     let mut entries = Vec::new();
-    for label in selector.split(',') {
-        let Some((key, value)) = label.split_once('=') else {
+    for label in parts(selector, ',') {
+        let sides: Vec<&str> = parts(label, '=').into_iter().filter(|side| !side.is_empty()).collect();
+        let ([key, value], false) = (
+            sides.as_slice(),
+            selector.contains(['%', '&', '!']) || label.contains(" in "),
+        ) else {
             return refused(format!(
                 "the label selector `{selector}`; `resource.List` takes equal labels only"
             ));
         };
-        let value = value.trim_start_matches('=');
-        entries.push(format!("{}: {}", Expr::string(key), Expr::string(value)));
+        if key.contains(['{', '(']) {
+            return refused(format!("the label selector `{selector}` has a variable in a key"));
+        }
+        let value = query::text_of(&query::read_text(value, names)?)?;
+        entries.push(format!("{}: {value}", Expr::string(key)));
     }
     Ok(Expr::primary(format!("{{{}}}", entries.join(", "))))
 }

@@ -138,7 +138,7 @@ impl<'w, 'n> Walker<'w, 'n> {
                     }
                     let object = Value::new(
                         subject.expr.clone(),
-                        query::Type::of_kinds(self.names.scope.kinds(), false),
+                        query::Type::of_kinds(self.names.scope.kinds(), query::Seen::Unvalidated),
                     );
                     let object = object.with_path(subject.path.clone());
                     let list = path.iter().fold(object, |value, step| value.field(step));

@@ -313,7 +313,11 @@ impl Cond {
 
     /// Puts together what is asked of the elements of several lists of the same parent: of all containers, in one variable.
     pub(crate) fn join_lists(self, variables: &mut Variables) -> Self {
-        let Self::All(parts) = self else { return self };
+        let parts = match self {
+            Self::All(parts) => parts,
+            Self::Any(parts) => return Self::any(parts.into_iter().map(|part| part.join_lists(variables))),
+            other => return other,
+        };
         let mut kept: Vec<Self> = Vec::new();
         let mut joined: Vec<(Path, String, Cond, Vec<Path>, usize)> = Vec::new();
         for part in parts {
@@ -332,7 +336,7 @@ impl Cond {
                         None => joined.push((parent, name, *body, vec![path], kept.len())),
                     }
                 }
-                part => kept.push(part),
+                part => kept.push(part.join_lists(variables)),
             }
         }
         for (_, name, body, mut lists, at) in joined.into_iter().rev() {

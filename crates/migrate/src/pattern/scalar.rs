@@ -59,12 +59,18 @@ pub(crate) enum Values {
     Any,
     /// Values of labels.
     Labels,
+    /// Not the pattern's own text.
+    Others,
 }
 
 impl Values {
     fn may_be(self, text: &str) -> bool {
         let label = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        self == Self::Any || text.chars().all(label)
+        match self {
+            Self::Any => true,
+            Self::Labels => text.chars().all(label),
+            Self::Others => false,
+        }
     }
 }
 
@@ -227,7 +233,13 @@ impl Scalar {
         let form = match kind {
             Type::Bool => bools(pattern),
             Type::Int => ints(pattern)?,
-            Type::Text => texts(pattern, Guard::Needed, known.nonzero, values)?,
+            Type::Text => {
+                let values = match (pattern.as_str(), known.choices.as_slice()) {
+                    (Some(text), choices @ [_, ..]) if !choices.contains(&text) => Values::Others,
+                    _ => values,
+                };
+                texts(pattern, Guard::Needed, known.nonzero, values)?
+            }
             Type::Quantity => texts(pattern, Guard::Known, true, values)?,
             Type::IntOrText => Form::any(vec![
                 // `kyverno test` shows numbers as doubles, so `int` is not asked for.

@@ -195,7 +195,11 @@ impl Translator<'_, '_> {
                 Ok(call.made(first.plain().call("transformList", args), Type::list(item)))
             }
             "reverse" if first.ty.is_list() => Ok(call.made(first.plain().call("reverse", []), first.ty.clone())),
-            "sort" if first.ty.is_list() => Ok(call.made(first.plain().call("sort", []), first.ty.clone())),
+            "sort" if first.ty.is_list() => {
+                // CEL's checker takes the elements for numbers if it knows nothing of them.
+                let sorted = Expr::function("dyn", [first.plain().call("sort", [])]);
+                Ok(call.made(sorted, first.ty.clone()))
+            }
             "max" | "min" if first.ty.item().is_number() => {
                 let name = if call.name == "max" {
                     "math.greatest"

@@ -26,7 +26,7 @@ impl Translator<'_, '_> {
         }
         if let Some(subject) = scope.get(name) {
             let mut ty = match &subject.path {
-                Some(_) => Type::of_kinds(scope.kinds(), scope.is_stored()),
+                Some(_) => Type::of_kinds(scope.kinds(), scope.seen()),
                 None => Type::Any,
             };
             for step in subject.path.iter().flatten() {
@@ -84,14 +84,14 @@ impl Translator<'_, '_> {
         let optional = |ty: Type| Ok(request.field(name).with_type(ty));
         match name {
             "object" => {
-                let ty = Type::of_kinds(scope.kinds(), scope.is_stored());
+                let ty = Type::of_kinds(scope.kinds(), scope.seen());
                 let expr = scope
                     .get("request.object")
                     .map_or_else(|| Expr::primary("object"), |found| found.expr.clone());
                 Ok(Value::new(expr, ty).with_path(Some(Vec::new())))
             }
             "oldObject" => {
-                let ty = Type::of_kinds(scope.kinds(), true);
+                let ty = Type::of_kinds(scope.kinds(), super::types::Seen::Stored);
                 let expr = scope.get("request.oldObject");
                 let expr = expr.map_or_else(|| Expr::primary("oldObject"), |found| found.expr.clone());
                 Ok(Value::old_object(expr, ty))

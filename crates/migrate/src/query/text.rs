@@ -133,7 +133,12 @@ impl Marked {
     fn applied(&self, text: &str, current: Current<'_>, names: &mut Names<'_>) -> Result<Value, Refusal> {
         let text = self.quote_json(text);
         let parsed = Expression::parse(&text).map_err(|error| {
-            let reason = format!("`{}` is not JMESPath: {error}", self.shown(&text));
+            let reason = if text.contains([OPEN, JSON]) {
+                let shown = self.shown(&text);
+                format!("`{shown}`: the variable is a part of the expression itself; CEL has no expressions that are known at run time only")
+            } else {
+                format!("`{text}` is not JMESPath: {error}")
+            };
             Refusal::new(RefusalCode::Query, reason)
         })?;
         let mut translator = Translator { names, marked: self };

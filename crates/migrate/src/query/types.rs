@@ -57,12 +57,31 @@ pub(crate) struct Text {
     pub(crate) choices: Vec<&'static str>,
 }
 
+/// When an object is looked at, which decides what is known of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Seen {
+    /// Behind validation.
+    #[default]
+    Validated,
+    /// By a mutating webhook, before validation: another webhook may have left a container without an image. A Pod without any
+    /// container never gets through, so that their list is there.
+    Unvalidated,
+    /// Stored earlier, perhaps by an older version of the API server.
+    Stored,
+}
+
+impl Seen {
+    /// Whether Pods have containers.
+    pub(crate) fn has_containers(self) -> bool {
+        self != Self::Stored
+    }
+}
+
 /// A struct type of the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Struct {
     of: schema::Type,
-    /// Only what decoding does is known: the object was stored earlier.
-    stored: bool,
+    seen: Seen,
 }
 
 /// A field of a map.
@@ -104,12 +123,11 @@ impl Type {
         Self::List { item, nonempty: false }
     }
 
-    /// The objects of some kinds, each with its API version. `stored` objects were accepted earlier, perhaps by an older
-    /// version of the API server.
-    pub(crate) fn of_kinds(kinds: &[(String, String)], stored: bool) -> Self {
+    /// The objects of some kinds, each with its API version.
+    pub(crate) fn of_kinds(kinds: &[(String, String)], seen: Seen) -> Self {
         let found: Option<Vec<Struct>> = kinds
             .iter()
-            .map(|(api_version, kind)| schema::of_kind(api_version, kind).map(|of| Struct { of, stored }))
+            .map(|(api_version, kind)| schema::of_kind(api_version, kind).map(|of| Struct { of, seen }))
             .collect();
         match found {
             Some(found) if !found.is_empty() => Self::Object(found),
@@ -119,7 +137,7 @@ impl Type {
 
     /// A container of any of the lists of a Pod.
     pub(crate) fn any_container() -> Self {
-        let pod = Self::of_kinds(&[("v1".to_owned(), "Pod".to_owned())], false);
+        let pod = Self::of_kinds(&[("v1".to_owned(), "Pod".to_owned())], Seen::Validated);
         let spec = pod.field("spec").ty;
         let lists = ["containers", "initContainers", "ephemeralContainers"];
         let mut items = lists.map(|list| spec.field(list).ty.item()).into_iter();
@@ -163,7 +181,7 @@ impl Type {
                     nullable: false,
                 },
                 ("metadata", Some(of)) => Field {
-                    ty: Self::Object(vec![Struct { of, stored: true }]),
+                    ty: Self::Object(vec![Struct { of, seen: Seen::Stored }]),
                     required: true,
                     always: true,
                     nullable: false,
@@ -268,8 +286,8 @@ impl Type {
 
 impl Struct {
     fn field(self, name: &str) -> Option<Field> {
-        let found = self.of.field(name, self.stored)?;
-        let mut ty = read(&found.shape, self.stored);
+        let found = field_of(self.of, name, self.seen)?;
+        let mut ty = read(&found.shape, self.seen);
         let mut always = found.always;
         let mut required = is_given(self.of, name, &found);
         if self.of.name() == "meta.v1.ObjectMeta" {
@@ -300,7 +318,8 @@ impl Struct {
             }
             Type::List { nonempty, .. } => {
                 // Validation requires containers (`pkg/apis/core/validation`, `validateContainers`).
-                let containers = self.of.name() == "core.v1.PodSpec" && name == "containers" && !self.stored;
+                let containers =
+                    self.of.name() == "core.v1.PodSpec" && name == "containers" && self.seen.has_containers();
                 *nonempty = found.nonzero || containers;
                 nullable &= !containers;
                 required |= containers;
@@ -323,6 +342,24 @@ impl Struct {
     }
 }
 
+/// What is known of a field of a struct type.
+pub(crate) fn field_of(own: schema::Type, name: &str, seen: Seen) -> Option<schema::Field> {
+    let is_name = name == "name";
+    // Merges need the names of containers, whoever changes them.
+    let merged = is_name && matches!(own.name(), "core.v1.Container" | "core.v1.EphemeralContainer");
+    let decoded = match seen {
+        Seen::Validated => false,
+        Seen::Unvalidated => !merged,
+        Seen::Stored => true,
+    };
+    let mut found = own.field(name, decoded)?;
+    // The API server only warns about pull secrets without a name.
+    if is_name && own.name() == "core.v1.LocalObjectReference" {
+        (found.required, found.always, found.nonzero) = (false, false, false);
+    }
+    Some(found)
+}
+
 /// Whether a field is there in every object as people write it: tests give objects without what the API server adds.
 pub(crate) fn is_given(own: schema::Type, name: &str, field: &schema::Field) -> bool {
     let shell = matches!(
@@ -333,7 +370,7 @@ pub(crate) fn is_given(own: schema::Type, name: &str, field: &schema::Field) -> 
     field.required || field.always && shell && !of_template
 }
 
-fn read(shape: &schema::Shape, stored: bool) -> Type {
+fn read(shape: &schema::Shape, seen: Seen) -> Type {
     match shape {
         schema::Shape::Text | schema::Shape::Time => Type::text(),
         schema::Shape::Bool => Type::Bool,
@@ -346,9 +383,9 @@ fn read(shape: &schema::Shape, stored: bool) -> Type {
             choices: Vec::new(),
         }),
         schema::Shape::IntOrString => Type::IntOrText,
-        schema::Shape::Struct(of) => Type::Object(vec![Struct { of: *of, stored }]),
-        schema::Shape::List(item) => Type::list(read(item, stored)),
-        schema::Shape::Map(value) => Type::Map(Box::new(read(value, stored))),
+        schema::Shape::Struct(of) => Type::Object(vec![Struct { of: *of, seen }]),
+        schema::Shape::List(item) => Type::list(read(item, seen)),
+        schema::Shape::Map(value) => Type::Map(Box::new(read(value, seen))),
         schema::Shape::Any => Type::Any,
     }
 }

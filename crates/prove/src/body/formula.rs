@@ -535,9 +535,18 @@ impl Arena {
         }
     }
 
+    /// The parts of a disjunction within a conjunction, or the other way round.
+    fn inner(&self, part: Formula, is_and: bool) -> &[Formula] {
+        match (self.look(part), is_and) {
+            (Node::Or(inner), true) | (Node::And(inner), false) => inner,
+            _ => &[],
+        }
+    }
+
     fn join(&mut self, parts: impl IntoIterator<Item = Formula>, is_and: bool) -> Formula {
         let (neutral, decisive) = (Formula::of(is_and), Formula::of(!is_and));
-        let mut flat: Vec<Formula> = Vec::new();
+        let parts = parts.into_iter();
+        let mut flat: Vec<Formula> = Vec::with_capacity(parts.size_hint().0);
         for part in parts {
             match self.look(part) {
                 Node::And(inner) if is_and => flat.extend(inner.iter()),
@@ -556,10 +565,7 @@ impl Arena {
         {
             return decisive;
         }
-        let inner = |part: &Formula| match (self.look(*part), is_and) {
-            (Node::Or(inner), true) | (Node::And(inner), false) => Rc::clone(inner),
-            _ => Rc::from([]),
-        };
+        let inner = |part: &Formula| self.inner(*part, is_and);
         // Only what has no atoms but theirs can be one of the parts, or the opposite of one.
         let atoms = flat.iter().fold(0, |all, part| all | self.signature(*part));
         let may_have = |part: &Formula| self.signature(*part) & !atoms == 0;

@@ -212,18 +212,20 @@ impl<'s> Solver<'s> {
         if self.arena.signature(formula) & assigned == 0 {
             return formula;
         }
+        // Only what has parts is worth remembering.
+        let (parts, is_and) = match self.arena.look(formula) {
+            Node::True | Node::False => return formula,
+            Node::Literal(atom, holds) => {
+                return values.get(atom).map_or(formula, |value| Formula::of(value == holds));
+            }
+            Node::And(parts) => (parts, true),
+            Node::Or(parts) => (parts, false),
+        };
         if let Some(done) = known.get(&formula) {
             return *done;
         }
-        let simple = match self.arena.look(formula).clone() {
-            Node::True | Node::False => formula,
-            Node::Literal(atom, holds) => match values.get(&atom) {
-                Some(value) => Formula::of(*value == holds),
-                None => formula,
-            },
-            Node::And(parts) => self.simplify_parts(formula, (&parts, true), (values, assigned), known),
-            Node::Or(parts) => self.simplify_parts(formula, (&parts, false), (values, assigned), known),
-        };
+        let parts = parts.clone();
+        let simple = self.simplify_parts(formula, (&parts, is_and), (values, assigned), known);
         known.insert(formula, simple);
         simple
     }
@@ -236,20 +238,28 @@ impl<'s> Solver<'s> {
         known: &mut FxHashMap<Formula, Formula>,
     ) -> Formula {
         let decisive = Formula::of(!is_and);
-        let mut simple = Vec::with_capacity(parts.len());
-        for part in parts {
-            let part = self.simplify(*part, (values, assigned), known);
-            if part == decisive {
+        // Most formulas stay as they are and need no list.
+        let mut changed: Option<Vec<Formula>> = None;
+        for (i, part) in parts.iter().enumerate() {
+            let simple = self.simplify(*part, (values, assigned), known);
+            if simple == decisive {
                 return decisive;
             }
-            simple.push(part);
+            match &mut changed {
+                Some(list) => list.push(simple),
+                None if simple != *part => {
+                    let mut list = Vec::with_capacity(parts.len());
+                    list.extend_from_slice(&parts[..i]);
+                    list.push(simple);
+                    changed = Some(list);
+                }
+                None => {}
+            }
         }
-        if simple == parts {
-            formula
-        } else if is_and {
-            self.arena.and(simple)
-        } else {
-            self.arena.or(simple)
+        match changed {
+            None => formula,
+            Some(list) if is_and => self.arena.and(list),
+            Some(list) => self.arena.or(list),
         }
     }
 
