@@ -345,7 +345,7 @@ fn rule_cases(
             behaviours.list.extend(search(original, &[all]).list);
         }
     }
-    let proven = OnceCell::new();
+    let (proven, searched) = (OnceCell::new(), OnceCell::new());
     let mut candidates = Vec::new();
     for passes in [true, false] {
         let wanted = |behaviour: &&Behaviour| match behaviour.fate {
@@ -357,18 +357,15 @@ fn rule_cases(
             | RequestOutcome::Unchanged
             | RequestOutcome::Fails(_) => false,
         };
-        let mut shown: Vec<&Shown> = behaviours
-            .list
-            .iter()
-            .filter(wanted)
-            .filter_map(|behaviour| behaviour.witness.as_ref())
-            .filter(|shown| resource(shown).is_some())
-            .collect();
-        shown.sort_by_key(|shown| oddity(shown));
+        let mut shown = witnesses(&behaviours, wanted);
         if shown.is_empty() {
             let found = proven.get_or_init(|| proven::shown(&subject.objects, probe, settings));
             let found = found[usize::from(!passes)].iter();
             shown.extend(found.filter(|shown| resource(shown).is_some()));
+        }
+        if shown.is_empty() && subject.param_kind.is_some() {
+            // Without parameters a policy also decides.
+            shown = witnesses(searched.get_or_init(|| search(original, &parts)), wanted);
         }
         let mut name = name(original.name(), own.rule.as_deref(), passes);
         // Rows name resources without their kinds.
@@ -398,6 +395,15 @@ fn rule_cases(
         });
     }
     candidates
+}
+
+/// The requests of wanted behaviours that a suite can express, the most ordinary first.
+fn witnesses(behaviours: &Behaviours, wanted: impl Fn(&&Behaviour) -> bool) -> Vec<&Shown> {
+    let found = behaviours.list.iter().filter(wanted);
+    let found = found.filter_map(|behaviour| behaviour.witness.as_ref());
+    let mut shown: Vec<&Shown> = found.filter(|shown| resource(shown).is_some()).collect();
+    shown.sort_by_key(|shown| oddity(shown));
+    shown
 }
 
 /// Splits the policy's expressions into conjuncts, one policy each; empty if there is only one, or too many.

@@ -41,7 +41,7 @@ use kyvtest_go_compat::{text::time::Timestamp, value::Document};
 use kyvtest_model::{
     compare,
     kube::{Discovery, RequestClass, Resource},
-    verdict::{DivergenceClass, Effect, Verdict},
+    verdict::{DivergenceClass, Effect, Status, Verdict},
 };
 
 use self::{
@@ -82,6 +82,9 @@ pub struct Options {
     pub checks: u64,
     /// The clock of the requests that are evaluated; a proof holds at any time.
     pub now: Option<Timestamp>,
+    /// The differences that count, by the second side's status, where only a request is of interest: others are no
+    /// differences then, so that a label says nothing.
+    pub counts: Option<fn(Status) -> bool>,
     /// Cancels the comparison when set: the answer is then `UNKNOWN`.
     pub stop: Option<Arc<AtomicBool>>,
 }
@@ -104,6 +107,7 @@ impl Default for Options {
             tries: 300,
             checks: 8,
             now: None,
+            counts: None,
             stop: None,
         }
     }
@@ -233,6 +237,9 @@ impl<'s> Match<'s> {
         };
         let verdicts = self.sides.map(|side| side.decide(&scenario, self.discovery, mocks));
         if verdicts[0].effect == verdicts[1].effect {
+            return None;
+        }
+        if self.options.counts.is_some_and(|counts| !counts(verdicts[1].status)) {
             return None;
         }
         let class = compare::class(&verdicts[0], &verdicts[1])?;

@@ -48,14 +48,15 @@ pub fn examples(policy: &[Json], discovery: &Discovery, options: &Options) -> Re
     let passes = |status| status == Status::Pass;
     let passing = refusing
         .as_ref()
-        .and_then(|refusing| search.find([refusing, &search.policy], passes));
+        .and_then(|refusing| search.find([refusing, &search.policy], passes, passes));
     let fails = |status| matches!(status, Status::Fail | Status::Warn);
     let nothing = Side::from_objects(&[], discovery)?;
-    // A policy also refuses what it cannot evaluate; where its negation holds, it evaluates to false.
-    let failing = search.find([&nothing, &search.policy], fails).or_else(|| {
+    let negated = || {
         let negated = with(Checks::Negated)?;
-        search.find([refusing.as_ref()?, &negated], fails)
-    });
+        search.find([refusing.as_ref()?, &negated], passes, fails)
+    };
+    // Where the negation of a policy holds, it evaluates to false.
+    let failing = search.find([&nothing, &search.policy], fails, fails).or_else(negated);
     Ok(Examples { passing, failing })
 }
 
@@ -66,11 +67,16 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
-    /// The smallest request on which two sides differ, if the policy has a wanted verdict on it.
-    fn find(&self, sides: [&Side; 2], wanted: fn(Status) -> bool) -> Option<Example> {
-        let found = compare_sides(sides[0], sides[1], self.discovery, self.options).counterexample?;
+    /// The smallest request on which two sides differ and the second has a status that counts, if the policy has a wanted one on
+    /// it. A policy also refuses what it cannot evaluate: that is no example.
+    fn find(&self, sides: [&Side; 2], counts: fn(Status) -> bool, wanted: fn(Status) -> bool) -> Option<Example> {
+        let options = Options {
+            counts: Some(counts),
+            ..self.options.clone()
+        };
+        let found = compare_sides(sides[0], sides[1], self.discovery, &options).counterexample?;
         let universe = universe::with_unknown(self.discovery);
-        let mut both = Match::new(sides, &universe, self.discovery, self.options);
+        let mut both = Match::new(sides, &universe, self.discovery, &options);
         let shown = both.smallest(*found);
         let scenario = shown.found.scenario();
         let mocks = both.host(&scenario.world.params);
@@ -92,8 +98,11 @@ enum Checks {
 
 fn with_checks(object: &Json, checks: Checks) -> Json {
     let mut object = object.clone();
-    let spec = &mut object["spec"];
-    for rule in spec["rules"].as_array_mut().into_iter().flatten() {
+    let Some(spec) = object.get_mut("spec") else {
+        return object;
+    };
+    let rules = spec.get_mut("rules").and_then(Json::as_array_mut);
+    for rule in rules.into_iter().flatten() {
         let Some(validate) = rule["validate"].as_object_mut() else {
             continue;
         };
