@@ -117,7 +117,13 @@ fn options_are_followed_or_refused() {
             .is_some_and(|reason| reason.contains("--timeout")),
         "{cut}"
     );
-    let cut = world(&["--budget", "1"]);
+    let rows = fs::read_to_string("fixtures/prove/body/pairs.jsonl").expect("pairs");
+    let row = rows
+        .lines()
+        .find(|row| row.contains("\"pc-m-annotation-prefix-04\""))
+        .expect("a pair that takes several cases");
+    let output = kyvtest(&["prove", "--pairs", &written("budget.jsonl", row), "--budget", "1"]);
+    let cut = json(&output);
     assert_eq!(cut["label"], "UNKNOWN");
     assert!(
         cut["reason"]

@@ -65,7 +65,10 @@ impl Hunt {
                 |all, (_, part)| if all.is_null() { part.clone() } else { merge(&all, part) },
             );
             if part.is_object() && number % 4 != 3 {
-                let object = merge(&scenario.request.object.root().to_serde(), &part);
+                let mut object = merge(&scenario.request.object.root().to_serde(), &part);
+                if number % 4 == 1 {
+                    put_other_first(&mut object, &part);
+                }
                 if let Some(shaped) = with_object(scenario, &object) {
                     *scenario = shaped;
                 }
@@ -96,6 +99,26 @@ pub fn parts(rule: &Rule) -> Vec<Json> {
     }
     parts.retain(|part| part.as_object().is_some_and(|map| !map.is_empty()));
     parts
+}
+
+/// Puts an element with another name before those that a part is about: patches may change the order of a list.
+fn put_other_first(object: &mut Json, part: &Json) {
+    match (object, part) {
+        (Json::Object(fields), Json::Object(parts)) => {
+            for (key, part) in parts {
+                if let Some(field) = fields.get_mut(key) {
+                    put_other_first(field, part);
+                }
+            }
+        }
+        (Json::Array(items), Json::Array(_)) => {
+            if let Some(mut other) = items.first().filter(|item| item["name"].is_string()).cloned() {
+                other["name"] = json!("other");
+                items.insert(0, other);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The request with another object that keeps its name; on an UPDATE the stored object keeps what it has.
