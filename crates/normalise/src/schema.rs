@@ -10,7 +10,21 @@ use crate::{
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Type(TypeId);
+pub struct Type {
+    id: TypeId,
+    role: Role,
+}
+
+/// What a struct is, where validation depends on that: of metadata only what names an object must have a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Nothing more is known.
+    Part,
+    /// The metadata of an object.
+    OfObject,
+    /// The metadata of a template of Pods.
+    OfTemplate,
+}
 
 /// The Go type of a field, an element or a value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -80,6 +94,16 @@ const REQUIRED: [(&str, &str, ()); 5] = [
     ("core.v1.EnvVar", "name", ()),
 ];
 
+/// Types whose fields validation checks in some of the places where they occur: a secret that images are pulled with needs no
+/// name (`validateImagePullSecrets`), one that holds the password of a volume does; the templates of claims in a StatefulSet are
+/// checked on creation only (`ValidateStatefulSetSpec`).
+const PARTLY_CHECKED: [&str; 4] = [
+    "core.v1.LocalObjectReference",
+    "core.v1.PersistentVolumeClaimSpec",
+    "core.v1.SecretReference",
+    "core.v1.TypedLocalObjectReference",
+];
+
 /// Bounds of single fields that validation checks in code of its own, on creation and on update.
 const BOUNDS: [(&str, &str, (i64, i64)); 2] = [
     // `validateContainerPorts`.
@@ -88,7 +112,7 @@ const BOUNDS: [(&str, &str, (i64, i64)); 2] = [
 ];
 
 /// Values of single fields that validation accepts, in code of its own, on creation and on update.
-const CHOICES: [(&str, &str, &[&str]); 15] = [
+const CHOICES: [(&str, &str, &[&str]); 14] = [
     // `ValidateService`.
     (
         "core.v1.ServiceSpec",
@@ -129,13 +153,9 @@ const CHOICES: [(&str, &str, &[&str]); 15] = [
     ),
     // `ValidateRoleBindingSubject`.
     ("rbac.v1.Subject", "kind", &["Group", "ServiceAccount", "User"]),
-    // `validatePersistentVolumeClaimSpec`.
-    ("core.v1.PersistentVolumeClaimSpec", "accessModes", ACCESS_MODES),
 ];
 
 const PROFILES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
-
-const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 /// Formats of single fields that validation checks in code of its own, on creation and on update.
 const FORMATS: [(&str, &str, Format); 4] = [
@@ -153,20 +173,49 @@ fn known<T: Copy>(table: &[(&str, &str, T)], owner: &str, field: &str) -> Option
 
 /// Returns the type of a kind.
 pub fn of_kind(api_version: &str, kind: &str) -> Option<Type> {
-    TABLE.kind(api_version, kind).map(|served| Type(served.type_id))
+    TABLE.kind(api_version, kind).map(|served| Type::part(served.type_id))
 }
 
 impl Type {
+    fn part(id: TypeId) -> Self {
+        Self { id, role: Role::Part }
+    }
+
+    /// The same type in another role.
+    #[must_use]
+    pub fn with_role(self, role: Role) -> Self {
+        Self { role, ..self }
+    }
+
+    pub fn role(self) -> Role {
+        self.role
+    }
+
+    /// The role of the type's metadata. A claim may also be the template of one, which is not validated.
+    pub fn role_of_metadata(self) -> Role {
+        let is_object = TABLE.get(self.id).field(Key::new("apiVersion")).is_some();
+        match self.name() {
+            "core.v1.PodTemplateSpec" => Role::OfTemplate,
+            "core.v1.PersistentVolumeClaim" => Role::Part,
+            _ if is_object => Role::OfObject,
+            _ => Role::Part,
+        }
+    }
+
     /// The type's name, such as `core.v1.Container`.
     pub fn name(self) -> &'static str {
-        TABLE.get(self.0).name
+        TABLE.get(self.id).name
     }
 
     /// Returns a field; `None` if the type has no field of that name. An object that was stored earlier may have values
     /// that validation would reject today: for those only `decoded` facts hold.
     pub fn field(self, name: &str, decoded: bool) -> Option<Field> {
-        let field = TABLE.get(self.0).field(Key::new(name))?;
-        let checks = if decoded { &[][..] } else { field.checks.as_slice() };
+        let field = TABLE.get(self.id).field(Key::new(name))?;
+        let checks = if decoded || PARTLY_CHECKED.contains(&self.name()) {
+            &[][..]
+        } else {
+            field.checks.as_slice()
+        };
         let own_bounds = known(&BOUNDS, self.name(), name).filter(|_| !decoded);
         let bounds = checks.iter().find_map(|check| check.bounds()).or(own_bounds);
         let shape = match (shape(&field.shape), bounds) {
@@ -205,7 +254,7 @@ impl Type {
 
     /// The names of all fields.
     pub fn fields(self) -> impl Iterator<Item = &'static str> {
-        TABLE.get(self.0).fields.iter().map(|field| field.name)
+        TABLE.get(self.id).fields.iter().map(|field| field.name)
     }
 }
 
@@ -219,7 +268,7 @@ fn shape(shape: &table::Shape) -> Shape {
         table::Shape::Quantity => Shape::Quantity,
         table::Shape::IntOrString => Shape::IntOrString,
         table::Shape::Time | table::Shape::MicroTime => Shape::Time,
-        table::Shape::Struct(id) => Shape::Struct(Type(*id)),
+        table::Shape::Struct(id) => Shape::Struct(Type::part(*id)),
         table::Shape::List(item) => Shape::List(Box::new(self::shape(item))),
         table::Shape::Map(item) => Shape::Map(Box::new(self::shape(item))),
         table::Shape::Resources => Shape::Map(Box::new(Shape::Quantity)),

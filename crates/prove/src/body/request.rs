@@ -201,6 +201,7 @@ impl<'c> Request<'c> {
             return;
         };
         if let (Some(name), Some(own)) = (arena.field(metadata, "name"), self.namespace) {
+            self.assumptions.push(arena.present(name));
             let same = arena.same(name, own);
             self.assumptions.push(same);
         }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use kyvtest_normalise::schema::{self, Type};
+use kyvtest_normalise::schema::{self, Role, Type};
 
 use super::text::Predicate;
 use crate::language::Base;
@@ -135,8 +135,8 @@ impl Shape {
 
     /// The metadata of any object.
     fn metadata() -> Option<Self> {
-        let field = schema::of_kind("v1", "ConfigMap")?.field("metadata", true)?;
-        Some(Self::read(&field.shape))
+        let owner = Self::object("v1", "ConfigMap");
+        owner.field("metadata", true).map(|(shape, _)| shape)
     }
 
     fn read(shape: &schema::Shape) -> Self {
@@ -174,14 +174,17 @@ impl Shape {
             Inner::Struct(own) => {
                 let found = own.field(name, decoded)?;
                 let mut shape = Self::read(&found.shape);
-                if own.name() == "meta.v1.ObjectMeta" {
-                    match name {
-                        "labels" => shape.inner = Inner::Labels,
-                        // Objects have names; where they do not count, nothing else does.
-                        "name" => return Some((Self::text(Base::Segment), false)),
-                        "namespace" => return Some((Self::text(Base::DnsLabel), true)),
-                        _ => {}
-                    }
+                match (own.role(), name) {
+                    (Role::OfObject | Role::OfTemplate, "labels") => shape.inner = Inner::Labels,
+                    // Objects have names; where they do not count, nothing else does.
+                    (Role::OfObject, "name") => return Some((Self::text(Base::Segment), false)),
+                    (Role::OfObject, "namespace") => return Some((Self::text(Base::DnsLabel), true)),
+                    _ => {}
+                }
+                if name == "metadata"
+                    && let Inner::Struct(metadata) = shape.inner
+                {
+                    shape.inner = Inner::Struct(metadata.with_role(own.role_of_metadata()));
                 }
                 if found.nullable {
                     shape.kinds = shape.kinds.with(Kind::Null);
