@@ -18,11 +18,11 @@ use kyvtest_model::{
     policy::validate_admission,
 };
 use kyvtest_normalise::{
-    Cause, Cluster, Kind, Mutation, Operation as Writes, Plugin, Raw, Reason, Request as Target, decode,
-    decode_changed, finish, is_known, locate, mutated, normalise, plugins, plugins_again, same_identity, stored_object,
+    Cause, Cluster, Kind, Mutation, Operation as Writes, Plugin, Raw, Request as Target, decode, decode_changed,
+    finish, is_known, locate, mutated, normalise, plugins, plugins_again, same_identity, stored_object,
 };
 
-pub use kyvtest_normalise::Refused;
+pub use kyvtest_normalise::{Reason, Refused};
 pub use rules::check as check_rule;
 
 /// The errors of the CEL expressions of an admission policy. The normaliser itself finds all others.
