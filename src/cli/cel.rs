@@ -288,17 +288,7 @@ fn run_lines(path: &Path, default: &'static Profile, output: &mut Output) -> Res
                 })
         })
         .collect();
-    let mut exit = Exit::Success;
-    for answer in answers {
-        match answer {
-            Ok(answer) => writeln!(output.artefact(), "{answer}")?,
-            Err(diagnostic) => {
-                exit = exit.combine(Exit::Input);
-                output.diagnostic(&diagnostic, &sources);
-            }
-        }
-    }
-    Ok(exit)
+    Ok(output.answers(answers, &sources)?)
 }
 
 /// A problem with a line: the byte offset, the code, the message.

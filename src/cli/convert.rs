@@ -11,7 +11,7 @@ use super::{Exit, Failure, cluster::Cluster, input, interrupt, output::Output, p
 use kyvtest_cel::time::Timestamp;
 use kyvtest_convert::{Conversion, Exceptions, Options, Outcome, Refusal, convert};
 use kyvtest_go_compat::{
-    diagnostic::{Code, Diagnostic, Severity, Sources},
+    diagnostic::{Code, Diagnostic, Sources},
     value::{Builder, Document, Map, Value},
     yaml::{self, Limits, Mode, emit::Emitter},
 };
@@ -121,13 +121,7 @@ impl Args {
         };
         let mut sources = Sources::new();
         let loaded = self.load(&mut sources)?;
-        let mut exit = Exit::Success;
-        for diagnostic in &loaded.diagnostics {
-            output.diagnostic(diagnostic, &sources);
-            if diagnostic.severity == Severity::Error {
-                exit = Exit::Input;
-            }
-        }
+        let mut exit = output.diagnostics(&loaded.diagnostics, &sources);
         if self.webhooks {
             self.print_webhooks(&loaded, &discovery, options.now, output)?;
             return Ok(exit);

@@ -18,7 +18,7 @@ use super::{
 };
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::{
-    diagnostic::{Code, Diagnostic, FileId, Severity, Sources, Span},
+    diagnostic::{Code, Diagnostic, FileId, Sources, Span},
     value::Document,
     yaml::{self, Limits, Mode, emit::Emitter},
 };
@@ -220,13 +220,7 @@ impl Args {
         let discovery = self.cluster.discovery()?;
         let mut sources = Sources::new();
         let loaded = self.load(&mut sources)?;
-        let mut exit = Exit::Success;
-        for diagnostic in &loaded.diagnostics {
-            output.diagnostic(diagnostic, &sources);
-            if diagnostic.severity == Severity::Error {
-                exit = Exit::Input;
-            }
-        }
+        let mut exit = output.diagnostics(&loaded.diagnostics, &sources);
         if !loaded.policies.iter().any(is_migrated) && exit == Exit::Success {
             let help = "ClusterPolicies, Policies and cleanup policies can be migrated";
             return Err(Diagnostic::new(Code::NothingToConvert, "no policy to migrate")

@@ -16,8 +16,11 @@ use std::{
 
 use anstream::adapter::strip_str;
 
-use super::color::{self, ColorChoice};
-use kyvtest_go_compat::diagnostic::{Diagnostic, Sources, render};
+use super::{
+    Exit,
+    color::{self, ColorChoice},
+};
+use kyvtest_go_compat::diagnostic::{Diagnostic, Severity, Sources, render};
 
 pub(super) struct Output {
     out: BufWriter<Box<dyn Write>>,
@@ -149,6 +152,33 @@ impl Output {
     pub(super) fn diagnostic(&mut self, diagnostic: &Diagnostic, sources: &Sources) {
         let text = render::full(diagnostic, sources, self.err_color);
         self.remark(&text);
+    }
+
+    /// Prints the diagnostics of files that were read; invalid input if one of them is an error.
+    pub(super) fn diagnostics(&mut self, diagnostics: &[Diagnostic], sources: &Sources) -> Exit {
+        let mut exit = Exit::Success;
+        for diagnostic in diagnostics {
+            self.diagnostic(diagnostic, sources);
+            if diagnostic.severity == Severity::Error {
+                exit = Exit::Input;
+            }
+        }
+        exit
+    }
+
+    /// Prints one answer per line of a file; the lines that cannot be read are invalid input.
+    pub(super) fn answers(&mut self, answers: Vec<Result<String, Diagnostic>>, sources: &Sources) -> io::Result<Exit> {
+        let mut exit = Exit::Success;
+        for answer in answers {
+            match answer {
+                Ok(answer) => writeln!(self.artefact(), "{answer}")?,
+                Err(diagnostic) => {
+                    exit = exit.combine(Exit::Input);
+                    self.diagnostic(&diagnostic, sources);
+                }
+            }
+        }
+        Ok(exit)
     }
 
     pub(super) fn flush(&mut self) -> io::Result<()> {

@@ -308,13 +308,8 @@ impl Args {
             .collect::<Vec<_>>();
         let loaded = load(&policies, &self.exception, &mut sources)?;
         let native = load(&self.to, &[], &mut sources)?;
-        let mut exit = Exit::Success;
-        for diagnostic in loaded.diagnostics.iter().chain(&native.diagnostics) {
-            output.diagnostic(diagnostic, &sources);
-            if diagnostic.severity == Severity::Error {
-                exit = Exit::Input;
-            }
-        }
+        let exit = output.diagnostics(&loaded.diagnostics, &sources);
+        let mut exit = exit.combine(output.diagnostics(&native.diagnostics, &sources));
         if self.from.is_some() || pairs::concerns(&loaded, &native) {
             self.check_any_pair()?;
             let mut samples = Samples::read(&[], output)?;

@@ -340,14 +340,7 @@ impl Args {
         }
         let mut sources = Sources::new();
         let loaded = super::prove::load(&self.to, &[], &mut sources)?;
-        for diagnostic in &loaded.diagnostics {
-            output.diagnostic(diagnostic, &sources);
-        }
-        let broken = loaded
-            .diagnostics
-            .iter()
-            .find(|problem| problem.severity == Severity::Error);
-        if broken.is_some() {
+        if output.diagnostics(&loaded.diagnostics, &sources) != Exit::Success {
             let message = "the policies of `--to` cannot be read";
             return Err(Diagnostic::new(Code::CommandLine, message).into());
         }

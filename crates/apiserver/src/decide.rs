@@ -166,13 +166,7 @@ impl Dispatch<'_> {
 
     /// Records a policy that does not match.
     fn silent(&mut self, policy: &CompiledNativePolicy, binding: Option<&Binding>, status: Status, part: Part) {
-        let verdict = Verdict {
-            status,
-            effect: Effect::Admit,
-            message: String::new(),
-            trace: Trace::of(part),
-        };
-        self.say(policy, binding, None, verdict);
+        self.say(policy, binding, None, Verdict::silent(status, part));
     }
 
     fn say(

@@ -98,6 +98,25 @@ pub struct Gvr {
 }
 
 impl Gvr {
+    /// The resource of an API version.
+    ///
+    /// # Errors
+    /// Upstream's message for a version with more than one slash.
+    pub fn parse(api_version: &str, resource: &str) -> Result<Self, String> {
+        let (group, version) = match api_version.split_once('/') {
+            Some((_, version)) if version.contains('/') => {
+                return Err(format!("unexpected GroupVersion string: {api_version}"));
+            }
+            Some((group, version)) => (group, version),
+            None => ("", api_version),
+        };
+        Ok(Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            resource: resource.to_owned(),
+        })
+    }
+
     /// The API version as objects write it: `apps/v1`, `v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {

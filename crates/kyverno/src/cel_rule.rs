@@ -5,13 +5,9 @@
 //! fails each request. `authorizer` checks the kind of the request and the name of the user; the group, resource and
 //! path of a check are ignored.
 
-use super::{
-    input::{Documents, Input},
-    params::Params,
-    response::RuleResponse,
-};
+use super::{input::Input, params::Params, response::RuleResponse};
 use kyvtest_cel::{
-    admission::{Cause, Decision as Decided, Declarations, Inputs, Outcome, Parts, ValidationText, Validator},
+    admission::{Cause, Decision as Decided, Declarations, Outcome, Parts, ValidationText, Validator},
     context::Scratch,
     host::{Attributes, Authorizing, Decision, Host},
     observe::{Observer, Place},
@@ -84,20 +80,7 @@ impl CompiledRule {
 
     /// Evaluates the rule with one parameter; `None` if all validations pass.
     fn validate(&self, input: &Input<'_>, params: Value<'_>, host: &dyn Host) -> Option<RuleResponse> {
-        let Documents {
-            object,
-            old_object,
-            request,
-            namespace,
-        } = input.classic();
-        let inputs = Inputs {
-            object: object.root(),
-            old_object: old_object.root(),
-            request: request.root(),
-            condition_request: request.root(),
-            namespace: namespace.root(),
-            params,
-        };
+        let inputs = input.classic().inputs(params);
         let attributes = input.resource_attributes();
         let rbac = |attributes: &Attributes| authorize(attributes, input);
         let cluster = Authorizing {

@@ -18,7 +18,7 @@ use super::{
     evaluator::Evaluator,
     exception::{self, CompiledException},
     failure_action::Actions,
-    input::{Documents, Input},
+    input::Input,
     lens::Lens,
     matching::{self, explain, filter_that_applies, mismatch},
     observe::WatchedRule,
@@ -27,7 +27,7 @@ use super::{
     webhook::Call,
 };
 use kyvtest_cel::{
-    admission::{Cause, Decision, Declarations, Inputs, Outcome, Parts as Texts, Validator},
+    admission::{Cause, Decision, Declarations, Outcome, Parts as Texts, Validator},
     context::Scratch,
     host::{Attributes, Host, NoHost},
     observe::Observer,
@@ -343,20 +343,7 @@ impl CompiledClassicPolicy {
     /// The condition of the webhook that does not hold when Kyverno evaluates it again.
     fn unmet(&self, input: &Input<'_>) -> Option<Part> {
         let conditions = self.conditions.as_ref()?;
-        let Documents {
-            object,
-            old_object,
-            request,
-            namespace,
-        } = input.webhook();
-        let inputs = Inputs {
-            object: object.root(),
-            old_object: old_object.root(),
-            request: request.root(),
-            condition_request: request.root(),
-            namespace: namespace.root(),
-            params: Value::Null,
-        };
+        let inputs = input.webhook().inputs(Value::Null);
         match conditions.validate(&inputs, &Attributes::default(), &NoHost, &Scratch::new()) {
             Outcome::Unmatched(condition) => Some(Part::WebhookCondition(condition.index)),
             Outcome::Decided { decisions, .. } => decisions.iter().find_map(|decision| match decision {

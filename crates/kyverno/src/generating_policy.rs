@@ -16,7 +16,7 @@ pub use placement::{Placement, as_given, in_cluster};
 use crate::{
     cel_policy::{Exception, Slots, is_in_namespace},
     constraints::applies,
-    input::{Documents, Input},
+    input::Input,
     response::RuleResponse,
 };
 use kyvtest_cel::{
@@ -107,13 +107,7 @@ impl CompiledGeneratingPolicy {
                 return Some(RuleResponse::new(&self.name, Status::Error, message, Trace::error(Part::Match)).into());
             }
         }
-        let Documents {
-            object,
-            old_object,
-            request,
-            namespace,
-        } = input.policy();
-        let values = [object.root(), old_object.root(), request.root(), namespace.root()];
+        let values = input.policy().values();
         if self.namespace.is_empty() {
             evaluate::evaluate(self, values, placement, host)
         } else {

@@ -15,7 +15,7 @@ pub use evaluate::{ImageOutcome, Verifications};
 use crate::{
     cel_policy::{Exception, Validation},
     constraints::applies,
-    input::{Documents, Input},
+    input::Input,
 };
 use kyvtest_cel::{composite::Composite, env::Env, program::Program};
 use kyvtest_go_compat::value::{Document, Value};
@@ -90,15 +90,10 @@ pub struct ImageInput<'v> {
 impl<'v> ImageInput<'v> {
     /// The input of a request.
     pub fn of_request(input: &'v Input<'_>) -> Self {
-        let Documents {
-            object,
-            old_object,
-            request,
-            namespace,
-        } = input.policy();
+        let [object, old_object, request, namespace] = input.policy().values();
         Self {
-            object: object.root(),
-            request: Some([old_object.root(), request.root(), namespace.root()]),
+            object,
+            request: Some([old_object, request, namespace]),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{
     classic::{context::Start, values::Values},
     lens::{Lens, Namespaces, Numbers},
 };
-use kyvtest_cel::host::Attributes;
+use kyvtest_cel::{admission::Inputs, host::Attributes};
 use kyvtest_go_compat::value::{Builder, Data, Document, Value};
 use kyvtest_model::kube::{
     Concrete, Description, Discovery, GroupVersionKind, Namespace, Operation, Request, Resource, World,
@@ -52,6 +52,25 @@ pub(super) struct Documents {
     pub(super) old_object: Document,
     pub(super) request: Document,
     pub(super) namespace: Document,
+}
+
+impl Documents {
+    /// `object`, `oldObject`, `request` and `namespaceObject`.
+    pub(super) fn values(&self) -> [Value<'_>; 4] {
+        [&self.object, &self.old_object, &self.request, &self.namespace].map(Document::root)
+    }
+
+    pub(super) fn inputs<'a>(&'a self, params: Value<'a>) -> Inputs<'a> {
+        let [object, old_object, request, namespace] = self.values();
+        Inputs {
+            object,
+            old_object,
+            request,
+            condition_request: request,
+            namespace,
+            params,
+        }
+    }
 }
 
 impl<'r> Input<'r> {

@@ -10,7 +10,7 @@ mod evaluate;
 use super::{
     cel_policy::{Exception, Slots, Validation, is_in_namespace},
     constraints::{InvalidSelector, applies},
-    input::{Documents, Input},
+    input::Input,
     lens::Lens,
     response::RuleResponse,
     select::{Selected, Stages, Step},
@@ -156,18 +156,7 @@ impl CompiledValidatingPolicy {
                 let response = RuleResponse::new("match", Status::Error, message, Trace::error(Part::Match));
                 PolicyResult::Rule(self.with_effect(response))
             }
-            Selected::Yes => {
-                let Documents {
-                    object,
-                    old_object,
-                    request,
-                    namespace,
-                } = input.policy();
-                PolicyResult::Rule(self.evaluate(
-                    [object.root(), old_object.root(), request.root(), namespace.root()],
-                    host,
-                ))
-            }
+            Selected::Yes => PolicyResult::Rule(self.evaluate(input.policy().values(), host)),
         }
     }
 

@@ -209,7 +209,6 @@ impl ImageRule {
         let block = rule.verify_images.as_ref()?.document();
         let verify = Data::from(block.root());
         let verify = verify.as_list().filter(|list| !list.is_empty())?.to_vec();
-        let properties = rule.report_properties.iter();
         let extractors = rule.image_extractors.as_ref();
         Some(Self {
             name: rule.name.value.clone(),
@@ -217,9 +216,7 @@ impl ImageRule {
             exclude: rule.exclude.clone(),
             entries: entries_of(rule.context.as_ref()),
             preconditions: conditions_of(rule.preconditions.as_ref()),
-            properties: properties
-                .map(|(key, value)| (key.value.clone(), value.value.clone()))
-                .collect(),
+            properties: rule.properties(),
             extractors: extractors.map(|part| Extractors::read(&Data::from(part.document().root()))),
             verify,
         })

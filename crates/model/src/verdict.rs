@@ -194,6 +194,16 @@ impl Status {
 }
 
 impl Verdict {
+    /// The verdict of a policy that neither objects nor reports anything.
+    pub fn silent(status: Status, part: Part) -> Self {
+        Self {
+            status,
+            effect: Effect::Admit,
+            message: String::new(),
+            trace: Trace::of(part),
+        }
+    }
+
     /// Combines several verdicts: the strongest effect and the strongest status, the messages of the verdicts that have
     /// both, and the trace of the first of them. Without any verdict, nothing matched.
     pub fn strongest(verdicts: Vec<Self>) -> Self {

@@ -16,6 +16,7 @@ use kyvtest_go_compat::{
     text::{
         duration, float,
         quote::{quote, quote_bytes, quote_char},
+        time_layout::MONTHS,
     },
     value::{Document, Value},
 };
@@ -169,20 +170,6 @@ fn native_display(value: Val<'_>) -> String {
 
 /// A time in RFC 3339 as Go's `%#v` prints it; times of other zones than UTC as they are.
 fn go_date(text: &str) -> String {
-    const MONTHS: [&str; 12] = [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ];
     let parts = || {
         let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
         let (time, fraction) = time.split_once('.').unwrap_or((time, ""));

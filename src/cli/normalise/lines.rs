@@ -3,7 +3,7 @@
 //! Upstream counterpart: none. The cluster of a line has only the objects of the line: references to missing objects
 //! are rejected, and cluster addresses are from 10.0.0.0/24.
 
-use std::{io::Write as _, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use rayon::prelude::*;
 use serde_json::{Map, Value as Json, json};
@@ -51,17 +51,7 @@ pub(super) fn run(path: &Path, definitions: &[Arc<Document>], output: &mut Outpu
                 })
         })
         .collect();
-    let mut exit = Exit::Success;
-    for answer in answers {
-        match answer {
-            Ok(answer) => writeln!(output.artefact(), "{answer}")?,
-            Err(diagnostic) => {
-                exit = exit.combine(Exit::Input);
-                output.diagnostic(&diagnostic, &sources);
-            }
-        }
-    }
-    Ok(exit)
+    Ok(output.answers(answers, &sources)?)
 }
 
 /// A parsed line.

@@ -386,13 +386,7 @@ impl Run<'_> {
 
     /// The policy does nothing.
     fn silent(&mut self, policy: &CompiledMutatingPolicy, binding: Option<&Binding>, status: Status, part: Part) {
-        let verdict = Verdict {
-            status,
-            effect: Effect::Admit,
-            message: String::new(),
-            trace: Trace::of(part),
-        };
-        self.say(policy, binding, None, verdict);
+        self.say(policy, binding, None, Verdict::silent(status, part));
     }
 
     /// Policy or binding cannot be used.

@@ -94,31 +94,15 @@ impl Mocks {
     }
 }
 
-/// The resource of an API version; an error for one with more than one slash.
-fn resource_of(api_version: &str, resource: &str) -> Result<Gvr, String> {
-    let (group, version) = match api_version.split_once('/') {
-        Some((_, version)) if version.contains('/') => {
-            return Err(format!("unexpected GroupVersion string: {api_version}"));
-        }
-        Some((group, version)) => (group, version),
-        None => ("", api_version),
-    };
-    Ok(Gvr {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        resource: resource.to_owned(),
-    })
-}
-
 impl Host for Mocks {
     fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> HostResult {
-        let objects = self.resources.get(&resource_of(api_version, resource)?);
+        let objects = self.resources.get(&Gvr::parse(api_version, resource)?);
         let object = objects.and_then(|objects| objects.get(&(namespace.to_owned(), name.to_owned())));
         Ok(object.cloned().unwrap_or_else(Document::null))
     }
 
     fn resource_list(&self, api_version: &str, resource: &str, namespace: &str, _: &[(String, String)]) -> HostResult {
-        let gvr = resource_of(api_version, resource)?;
+        let gvr = Gvr::parse(api_version, resource)?;
         let objects = self.resources.get(&gvr);
         if objects.is_none() && !self.served.is_some_and(|served| served(&gvr)) {
             let dot = if gvr.group.is_empty() { "" } else { "." };

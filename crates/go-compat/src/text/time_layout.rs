@@ -11,7 +11,8 @@ use super::time::{Timestamp, days_from_civil, days_in_month, is_leap_year};
 
 pub const RFC3339: &str = "2006-01-02T15:04:05Z07:00";
 
-const MONTHS: [&str; 12] = [
+/// The names of the months in English.
+pub const MONTHS: [&str; 12] = [
     "January",
     "February",
     "March",

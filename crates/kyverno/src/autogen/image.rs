@@ -5,7 +5,7 @@
 
 use super::{
     rewrite,
-    validating::{Config, Target, match_constraints, targets},
+    validating::{Config, Target, for_controllers, match_constraints},
 };
 use kyvtest_go_compat::yaml::{Edited, Graft};
 use kyvtest_model::policy::{ImageValidatingPolicy, ImageValidatingPolicySpec, MatchConstraints};
@@ -16,18 +16,10 @@ pub fn image_variants(policy: &ImageValidatingPolicy) -> Vec<ImageValidatingPoli
     if !constraints.is_some_and(MatchConstraints::is_pods_only) {
         return Vec::new();
     }
-    let wanted = policy.spec.pod_controllers.as_deref();
-    [Config::Cronjobs, Config::Defaults]
-        .into_iter()
-        .filter_map(|config| {
-            let targets = targets(config, wanted);
-            if targets.is_empty() {
-                return None;
-            }
-            let spec = spec(&policy.spec, config, &targets)?;
-            Some(ImageValidatingPolicy { spec, ..policy.clone() })
-        })
-        .collect()
+    for_controllers(policy.spec.pod_controllers.as_deref(), |config, targets| {
+        let spec = spec(&policy.spec, config, &targets)?;
+        Some(ImageValidatingPolicy { spec, ..policy.clone() })
+    })
 }
 
 fn spec(spec: &ImageValidatingPolicySpec, config: Config, targets: &[Target]) -> Option<ImageValidatingPolicySpec> {

@@ -5,7 +5,7 @@
 
 use std::{fmt::Write as _, sync::LazyLock};
 
-use super::validating::{Config, Target, match_constraints, targets};
+use super::validating::{Config, Target, for_controllers, match_constraints};
 use kyvtest_go_compat::{
     regex::Regex,
     yaml::{Edited, Entries, Graft, Items, Node, NodeId},
@@ -29,22 +29,14 @@ pub fn mutating_variants(policy: &MutatingPolicy) -> Vec<MutatingVariant> {
     if !constraints.is_some_and(MatchConstraints::is_pods_only) {
         return Vec::new();
     }
-    let wanted = policy.spec.autogen.pod_controllers.as_deref();
-    [Config::Cronjobs, Config::Defaults]
-        .into_iter()
-        .filter_map(|config| {
-            let targets = targets(config, wanted);
-            if targets.is_empty() {
-                return None;
-            }
-            let spec = spec(&policy.spec, config, &targets)?;
-            Some(MutatingVariant {
-                config,
-                targets,
-                policy: MutatingPolicy { spec, ..policy.clone() },
-            })
+    for_controllers(policy.spec.autogen.pod_controllers.as_deref(), |config, targets| {
+        let spec = spec(&policy.spec, config, &targets)?;
+        Some(MutatingVariant {
+            config,
+            targets,
+            policy: MutatingPolicy { spec, ..policy.clone() },
         })
-        .collect()
+    })
 }
 
 fn spec(spec: &MutatingPolicySpec, config: Config, targets: &[Target]) -> Option<MutatingPolicySpec> {

@@ -102,26 +102,32 @@ pub fn variants(policy: &ValidatingPolicy) -> Vec<Variant> {
     else {
         return Vec::new();
     };
-    let wanted = policy.spec.autogen.pod_controllers.as_deref();
-    [Config::Cronjobs, Config::Defaults]
-        .into_iter()
+    for_controllers(policy.spec.autogen.pod_controllers.as_deref(), |config, targets| {
+        let spec = spec(&policy.spec, constraints, config, &targets)?;
+        Some(Variant {
+            config,
+            targets,
+            policy: ValidatingPolicy { spec, ..policy.clone() },
+        })
+    })
+}
+
+/// What is generated for CronJobs, then for the other controllers; `wanted` are the plurals that the policy names, `None`
+/// means all.
+pub(super) fn for_controllers<T>(
+    wanted: Option<&[Text]>,
+    mut generate: impl FnMut(Config, Vec<Target>) -> Option<T>,
+) -> Vec<T> {
+    let configs = [Config::Cronjobs, Config::Defaults].into_iter();
+    configs
         .filter_map(|config| {
             let targets = targets(config, wanted);
-            if targets.is_empty() {
-                return None;
-            }
-            let spec = spec(&policy.spec, constraints, config, &targets)?;
-            Some(Variant {
-                config,
-                targets,
-                policy: ValidatingPolicy { spec, ..policy.clone() },
-            })
+            (!targets.is_empty()).then(|| generate(config, targets))?
         })
         .collect()
 }
 
-/// The controllers of a generated policy; `wanted` are the plurals that the policy names, `None` means all.
-pub(super) fn targets(config: Config, wanted: Option<&[Text]>) -> Vec<Target> {
+fn targets(config: Config, wanted: Option<&[Text]>) -> Vec<Target> {
     let wanted = |target: &Target| wanted.is_none_or(|wanted| wanted.iter().any(|name| name.value == target.resource));
     let all = TARGETS.iter().filter(|(of, target)| *of == config && wanted(target));
     all.map(|(_, target)| *target).collect()

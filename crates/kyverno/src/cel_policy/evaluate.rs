@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `pkg/cel/compiler` and `pkg/cel/policies/*/compiler` (Kyverno 1.19).
 
-use super::Exception;
+use super::{Exception, Validation};
 use crate::response::RuleResponse;
 use kyvtest_cel::{
     context::Scratch,
@@ -75,6 +75,22 @@ impl<'a> Run<'a> {
             variables: self.variables,
         };
         run(program, self.scratch, activation, self.host, None).value
+    }
+
+    /// The message of a validation that fails.
+    pub(crate) fn failure_message(&self, validation: &'a Validation, index: usize) -> String {
+        let message = match &validation.message_expression {
+            None => validation.message.clone(),
+            Some(program) => match self.value(program) {
+                Val::Error(error) => format!("failed to evaluate message expression: {error}"),
+                value => value.as_str().unwrap_or_default().to_owned(),
+            },
+        };
+        if message.is_empty() {
+            format!("CEL expression validation failed at index {index}")
+        } else {
+            message
+        }
     }
 
     /// The first condition that is false; or, if there is none, the errors and the place of the first. With the failure

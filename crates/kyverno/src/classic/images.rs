@@ -57,16 +57,7 @@ fn containers(resource: &Data, path: &[&str], list: &str) -> Result<BTreeMap<Arc
         pointer.push('/');
         pointer.push_str(field);
     }
-    let items: Vec<(String, &Data)> = match at {
-        Data::List(items) => items
-            .iter()
-            .enumerate()
-            .map(|(i, item)| (i.to_string(), item))
-            .collect(),
-        Data::Map(entries) => entries.iter().map(|(key, item)| (key.to_string(), item)).collect(),
-        _ => return Err("invalid type".to_owned()),
-    };
-    for (place, container) in items {
+    for (place, container) in children(at)? {
         let container = match container {
             Data::Null => continue,
             Data::Map(container) => container,
@@ -104,4 +95,20 @@ fn describe(info: &ImageInfo, pointer: &str) -> Data {
         .chain(optional.into_iter().filter(|(_, text)| !text.is_empty()))
         .map(|(key, text)| (Arc::from(key), Data::from(text)))
         .collect()
+}
+
+/// The items of a list or the values of a map, each with its step in a path.
+///
+/// # Errors
+/// Upstream's message for another value.
+pub(crate) fn children(at: &Data) -> Result<Vec<(String, &Data)>, String> {
+    match at {
+        Data::List(items) => Ok(items
+            .iter()
+            .enumerate()
+            .map(|(i, item)| (i.to_string(), item))
+            .collect()),
+        Data::Map(entries) => Ok(entries.iter().map(|(key, item)| (key.to_string(), item)).collect()),
+        _ => Err("invalid type".to_owned()),
+    }
 }

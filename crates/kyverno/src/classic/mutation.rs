@@ -55,14 +55,11 @@ impl Mutation {
             return None;
         }
         let list = |key: &str| mutate.get(key).and_then(Value::as_list);
-        let properties = rule.report_properties.iter();
         Some(Self {
             targets: list("targets").map(|targets| targets.iter().map(Target::read).collect()),
             foreach: list("foreach").map(|blocks| blocks.iter().map(|block| MutateLoop::read(block, 0)).collect()),
             rule: Data::from(rule.source.document().root()).with_doubles(),
-            properties: properties
-                .map(|(key, value)| (key.value.clone(), value.value.clone()))
-                .collect(),
+            properties: rule.properties(),
         })
     }
 

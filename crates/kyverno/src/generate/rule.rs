@@ -69,16 +69,13 @@ impl GenerateRule {
             }
             None => Body::Once(pattern(root)),
         };
-        let properties = rule.report_properties.iter();
         Some(Self {
             name: rule.name.value.clone(),
             matches: rule.matches.clone(),
             exclude: rule.exclude.clone(),
             entries: entries_of(rule.context.as_ref()),
             preconditions: conditions_of(rule.preconditions.as_ref()),
-            properties: properties
-                .map(|(key, value)| (key.value.clone(), value.value.clone()))
-                .collect(),
+            properties: rule.properties(),
             synchronize: root.get("synchronize").and_then(Value::as_bool) == Some(true),
             body,
         })

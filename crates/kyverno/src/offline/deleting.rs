@@ -64,14 +64,12 @@ pub(super) fn deleting_policies(
             Trace::of(Part::All)
         };
         let response = RuleResponse::new(policy.name(), status, message, trace);
-        responses.push(PolicyResponse {
-            resource: key.to_owned(),
-            policy: policy.name().to_owned(),
-            kind: policy.kind(),
-            policy_namespace: policy.namespace().to_owned(),
-            rules: vec![RuleResult::new(RuleType::Deletion, response)],
-            ..PolicyResponse::default()
-        });
+        responses.push(PolicyResponse::new(
+            key.to_owned(),
+            policy.kind(),
+            (policy.name().to_owned(), policy.namespace().to_owned()),
+            vec![RuleResult::new(RuleType::Deletion, response)],
+        ));
     }
     Ok(responses)
 }
@@ -172,14 +170,15 @@ pub(super) fn cleanup_policies(case: &Case, resource: &Resource, host: &CaseHost
         let name = &policy.metadata.name.value;
         let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
         let response = RuleResponse::new(name, status, message, trace);
-        responses.push(PolicyResponse {
-            resource: resource.key(),
-            policy: name.clone(),
-            kind: policy.kind(),
-            policy_namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
-            rules: vec![RuleResult::new(RuleType::Deletion, response)],
-            ..PolicyResponse::default()
-        });
+        responses.push(PolicyResponse::new(
+            resource.key(),
+            policy.kind(),
+            (
+                name.clone(),
+                namespace.map(|text| text.value.clone()).unwrap_or_default(),
+            ),
+            vec![RuleResult::new(RuleType::Deletion, response)],
+        ));
     }
     responses
 }

@@ -74,15 +74,12 @@ impl Stages<'_> {
                     generated,
                     ..RuleResult::new(RuleType::Generation, response)
                 });
-            let (name, namespace) = identity(policy);
-            observed.responses.push(PolicyResponse {
-                resource: self.key.clone(),
-                policy: name,
-                kind: policy.kind.name(),
-                policy_namespace: namespace,
-                rules: rules.collect(),
-                ..PolicyResponse::default()
-            });
+            observed.responses.push(PolicyResponse::new(
+                self.key.clone(),
+                policy.kind.name(),
+                identity(policy),
+                rules.collect(),
+            ));
         }
         Ok(())
     }

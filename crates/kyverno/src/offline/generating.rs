@@ -50,17 +50,15 @@ impl Stages<'_> {
             let Some(generated) = policy.evaluate(&input, &placement, self.cel_host) else {
                 continue;
             };
-            observed.responses.push(PolicyResponse {
-                resource: self.key.clone(),
-                policy: policy.name().to_owned(),
-                kind: policy.kind(),
-                policy_namespace: policy.namespace().to_owned(),
-                rules: vec![RuleResult {
+            observed.responses.push(PolicyResponse::new(
+                self.key.clone(),
+                policy.kind(),
+                (policy.name().to_owned(), policy.namespace().to_owned()),
+                vec![RuleResult {
                     generated: generated.objects,
                     ..RuleResult::new(RuleType::Generation, generated.response)
                 }],
-                ..PolicyResponse::default()
-            });
+            ));
         }
         Ok(())
     }

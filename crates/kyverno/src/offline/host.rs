@@ -224,22 +224,6 @@ struct FakeCluster {
     lists: BTreeSet<(Gvr, String)>,
 }
 
-/// The resource of an API version; an error for one with more than one slash.
-fn gvr(api_version: &str, resource: &str) -> Result<Gvr, String> {
-    let (group, version) = match api_version.split_once('/') {
-        Some((_, version)) if version.contains('/') => {
-            return Err(format!("unexpected GroupVersion string: {api_version}"));
-        }
-        Some((group, version)) => (group, version),
-        None => ("", api_version),
-    };
-    Ok(Gvr {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        resource: resource.to_owned(),
-    })
-}
-
 fn place(object: Value<'_>) -> (String, String) {
     let text = |field: &str| object.at(&["metadata", field]).and_then(Value::as_str);
     let [namespace, name] = ["namespace", "name"].map(|field| text(field).unwrap_or_default().to_owned());
@@ -260,7 +244,7 @@ impl FakeCluster {
         for object in objects {
             let root = object.root();
             let text = |key: &str| root.get(key).and_then(Value::as_str).unwrap_or_default();
-            let Ok(gvr) = gvr(text("apiVersion"), &guess_plural(text("kind"))) else {
+            let Ok(gvr) = Gvr::parse(text("apiVersion"), &guess_plural(text("kind"))) else {
                 continue;
             };
             cluster.lists.insert((gvr.clone(), format!("{}List", text("kind"))));
@@ -271,13 +255,13 @@ impl FakeCluster {
     }
 
     fn get(&self, api_version: &str, resource: &str, (namespace, name): (&str, &str)) -> HostResult {
-        let objects = self.objects.get(&gvr(api_version, resource)?);
+        let objects = self.objects.get(&Gvr::parse(api_version, resource)?);
         let object = objects.and_then(|objects| objects.get(&(namespace.to_owned(), name.to_owned())));
         Ok(object.cloned().unwrap_or_else(Document::null))
     }
 
     fn list(&self, api_version: &str, resource: &str, namespace: &str, labels: &[(String, String)]) -> HostResult {
-        let gvr = gvr(api_version, resource)?;
+        let gvr = Gvr::parse(api_version, resource)?;
         let Some((_, kind)) = self.lists.iter().find(|(known, _)| *known == gvr) else {
             let known = self.lists.iter();
             let known: Vec<String> = known.map(|(gvr, kind)| format!("{}:{kind}", printed(gvr))).collect();
@@ -313,7 +297,7 @@ impl FakeCluster {
     }
 
     fn create(&mut self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> HostResult {
-        let gvr = gvr(api_version, resource)?;
+        let gvr = Gvr::parse(api_version, resource)?;
         let mut object = Data::from(body);
         crate::generate::object::set_metadata(&mut object, "namespace", namespace);
         let object = object.to_document();

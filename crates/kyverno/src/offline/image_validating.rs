@@ -40,14 +40,12 @@ fn rule(name: &str, status: Status, message: String, part: Part) -> RuleResponse
 
 /// The response of a policy, with its type.
 fn response(key: &str, policy: &ImageValidatingPolicy, rule_type: RuleType, rule: RuleResponse) -> PolicyResponse {
-    PolicyResponse {
-        resource: key.to_owned(),
-        policy: policy.metadata.name.value.clone(),
-        kind: policy.kind(),
-        policy_namespace: policy.namespace().to_owned(),
-        rules: vec![RuleResult::new(rule_type, rule)],
-        ..PolicyResponse::default()
-    }
+    PolicyResponse::new(
+        key.to_owned(),
+        policy.kind(),
+        (policy.metadata.name.value.clone(), policy.namespace().to_owned()),
+        vec![RuleResult::new(rule_type, rule)],
+    )
 }
 
 /// What became of replacing tags by digests, by policy: what it owes to a registry, and why it failed.

@@ -186,13 +186,11 @@ impl Stages<'_> {
 
     /// A response without an object.
     fn policy_response(&self, policy: &CompiledMutatingPolicy, rules: Vec<RuleResult>) -> PolicyResponse {
-        PolicyResponse {
-            resource: self.key.clone(),
-            policy: policy.name().to_owned(),
-            kind: policy.kind(),
-            policy_namespace: policy.namespace().to_owned(),
+        PolicyResponse::new(
+            self.key.clone(),
+            policy.kind(),
+            (policy.name().to_owned(), policy.namespace().to_owned()),
             rules,
-            ..PolicyResponse::default()
-        }
+        )
     }
 }

@@ -165,6 +165,24 @@ impl Observed {
 const NEEDS_REGISTRY: &str = "needs a registry; `images` in the sidecar can state what it would answer";
 
 impl PolicyResponse {
+    /// The response of a policy with this name and namespace that carries no object.
+    pub(super) fn new(
+        resource: String,
+        kind: &'static str,
+        (policy, policy_namespace): (String, String),
+        rules: Vec<RuleResult>,
+    ) -> Self {
+        Self {
+            resource,
+            policy,
+            kind,
+            policy_namespace,
+            rules,
+            patched: None,
+            is_unchanged: false,
+        }
+    }
+
     /// Marks results that only a registry can decide; `kyverno test` contacts one that does not respond. Once a result of
     /// a rule is undecided, further ones are redundant and removed; `undecided` are such rules of earlier responses, by
     /// policy and rule.

@@ -251,13 +251,14 @@ impl<'c> Stages<'c> {
             let response = compiled.evaluate(&input, &self.exceptions, Some(&self.objects), self.host);
             let (name, namespace) = identity(policy);
             observed.responses.push(PolicyResponse {
-                resource: self.key.clone(),
-                policy: name,
-                kind: policy.kind.name(),
-                policy_namespace: namespace,
-                rules: response.rules.into_iter().map(RuleResult::from).collect(),
                 is_unchanged: !resource.root().is_null() && same(resource, &response.patched),
                 patched: Some(response.patched.clone()),
+                ..PolicyResponse::new(
+                    self.key.clone(),
+                    policy.kind.name(),
+                    (name, namespace),
+                    response.rules.into_iter().map(RuleResult::from).collect(),
+                )
             });
             *resource = response.patched;
         }
@@ -320,13 +321,9 @@ impl<'c> Stages<'c> {
             let mutates = rules.iter().any(|rule| rule.mutate.is_some());
             let (name, namespace) = identity(policy);
             observed.responses.push(PolicyResponse {
-                resource: self.key.clone(),
-                policy: name,
-                kind: policy.kind.name(),
-                policy_namespace: namespace,
                 patched: (results.is_empty() && mutates).then(|| resource.clone()),
                 is_unchanged: !resource.root().is_null(),
-                rules: results,
+                ..PolicyResponse::new(self.key.clone(), policy.kind.name(), (name, namespace), results)
             });
         }
         Ok(())
@@ -353,13 +350,13 @@ impl<'c> Stages<'c> {
                 };
                 let namespace = variant.metadata.namespace.as_ref();
                 observed.responses.push(PolicyResponse {
-                    resource: self.key.clone(),
-                    policy: name,
-                    kind: variant.kind(),
-                    policy_namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
-                    rules,
-                    patched: None,
                     is_unchanged: true,
+                    ..PolicyResponse::new(
+                        self.key.clone(),
+                        variant.kind(),
+                        (name, namespace.map(|text| text.value.clone()).unwrap_or_default()),
+                        rules,
+                    )
                 });
             }
         }

@@ -58,13 +58,8 @@ impl Stages<'_> {
                 effect::of_image_rules(policy, &all_rules(policy), &input, &mut rules);
             }
             observed.responses.push(PolicyResponse {
-                resource: self.key.clone(),
-                policy: name,
-                kind: policy.kind.name(),
-                policy_namespace: namespace.clone(),
-                rules,
                 patched,
-                is_unchanged: false,
+                ..PolicyResponse::new(self.key.clone(), policy.kind.name(), (name, namespace.clone()), rules)
             });
         }
         Ok(())

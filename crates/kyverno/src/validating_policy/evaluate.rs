@@ -126,16 +126,7 @@ fn validate<'a>(
             Val::Bool(false) => {}
             _ => continue,
         }
-        let mut message = match &validation.message_expression {
-            None => validation.message.clone(),
-            Some(program) => match run.value(program) {
-                Val::Error(error) => format!("failed to evaluate message expression: {error}"),
-                value => value.as_str().unwrap_or_default().to_owned(),
-            },
-        };
-        if message.is_empty() {
-            message = format!("CEL expression validation failed at index {index}");
-        }
+        let message = run.failure_message(validation, index);
         return match run.annotations(&policy.audit_annotations, Quotes::Single) {
             Err((annotation, error)) => failed(index, Part::AuditAnnotation(annotation), &error),
             Ok(mut properties) => {

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use kyvtest_go_compat::{text::image_info::ImageInfo, value::Data};
 use kyvtest_jmespath as jmespath;
 
+use crate::classic::images::children;
+
 /// An image of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundImage {
@@ -124,16 +126,7 @@ impl Search<'_> {
             return Ok(());
         }
         if let Some(("*", rest)) = fields.split_first().map(|(first, rest)| (*first, rest)) {
-            let items: Vec<(String, &Data)> = match at {
-                Data::List(items) => items
-                    .iter()
-                    .enumerate()
-                    .map(|(i, item)| (i.to_string(), item))
-                    .collect(),
-                Data::Map(entries) => entries.iter().map(|(key, item)| (key.to_string(), item)).collect(),
-                _ => return Err("invalid type".to_owned()),
-            };
-            for (step, item) in items {
+            for (step, item) in children(at)? {
                 path.push(step);
                 self.walk(item, path, rest)?;
                 path.pop();

@@ -190,6 +190,16 @@ const ACTIONS: [(&str, FailureAction); 4] = [
 /// Rules accept only the new spellings.
 const RULE_ACTIONS: [(&str, FailureAction); 2] = [("Audit", FailureAction::Audit), ("Enforce", FailureAction::Enforce)];
 
+impl Rule {
+    /// The properties that reports show, by name.
+    pub fn properties(&self) -> Vec<(String, String)> {
+        let properties = self.report_properties.iter();
+        properties
+            .map(|(key, value)| (key.value.clone(), value.value.clone()))
+            .collect()
+    }
+}
+
 impl ClassicPolicy {
     pub fn decode<'t>(
         kind: PolicyKind,

@@ -225,6 +225,19 @@ impl MatchResources {
         }
     }
 
+    /// Every filter with its path in the block: those of `any`, those of `all`, the block's own.
+    pub(super) fn located_filters(&self) -> impl Iterator<Item = (String, &ResourceFilter)> {
+        let located = |list: &'static str, filters| {
+            let filters: std::slice::Iter<'_, ResourceFilter> = filters;
+            filters
+                .enumerate()
+                .map(move |(j, filter)| (format!(".{list}[{j}]"), filter))
+        };
+        located("any", self.any.iter())
+            .chain(located("all", self.all.iter()))
+            .chain([(String::new(), &self.inline)])
+    }
+
     /// Every kind selector of the block: its own, those of `all`, those of `any`.
     pub fn kinds(&self) -> impl Iterator<Item = &Spanned<KindSelector>> {
         std::iter::once(&self.inline)

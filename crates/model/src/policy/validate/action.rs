@@ -24,18 +24,7 @@ pub(super) fn kinds(rule: &Rule, i: usize, background: bool) -> Result<(), Strin
     let blocks = [("match", Some(&rule.matches)), ("exclude", rule.exclude.as_ref())];
     for (name, block) in blocks {
         let Some(block) = block else { continue };
-        let any = block
-            .any
-            .iter()
-            .enumerate()
-            .map(|(j, filter)| (format!(".any[{j}]"), filter));
-        let all = block
-            .all
-            .iter()
-            .enumerate()
-            .map(|(j, filter)| (format!(".all[{j}]"), filter));
-        let own = [(String::new(), &block.inline)];
-        for (place, filter) in any.chain(all).chain(own) {
+        for (place, filter) in block.located_filters() {
             let kinds: Vec<&str> = filter.resources.kinds.iter().map(|kind| kind.text.as_str()).collect();
             wildcard(rule, &kinds, background)
                 .map_err(|error| format!("path: spec.rules[{i}].{name}{place}.kinds: {error}"))?;

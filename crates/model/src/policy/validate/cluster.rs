@@ -124,17 +124,7 @@ fn subresources(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>], discovery: &Dis
         }
         for (name, block) in [("match", Some(&rule.matches)), ("exclude", rule.exclude.as_ref())] {
             let Some(block) = block else { continue };
-            let any = block
-                .any
-                .iter()
-                .enumerate()
-                .map(|(j, filter)| (format!(".any[{j}]"), filter));
-            let all = block
-                .all
-                .iter()
-                .enumerate()
-                .map(|(j, filter)| (format!(".all[{j}]"), filter));
-            for (place, filter) in any.chain(all).chain([(String::new(), &block.inline)]) {
+            for (place, filter) in block.located_filters() {
                 let kinds = &filter.resources.kinds;
                 if kinds.iter().any(|kind| kind.text == "*") {
                     continue;
