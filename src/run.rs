@@ -65,7 +65,7 @@ pub use engine::Engine;
 pub use execute::{Clock, Event, Executed, Execution, FinishedSuite, Sink, Stop, Times, execute};
 pub use kyvtest_model::{compare::Divergence, verdict::DivergenceClass};
 pub use kyvtest_prove::pair::Note;
-pub use kyvtest_prove::server::Data;
+pub use kyvtest_prove::server::{Data, Memo};
 pub use lens::DataNotes;
 pub use plan::{Order, Plan};
 pub use response::{Key, KeyParts, Response, ResponseObjects, Responses, RuleObjects};
@@ -94,6 +94,8 @@ pub struct Settings {
     pub data_notes: DataNotes,
     /// Treat objects that the API server rejects as errors.
     pub strict_resources: bool,
+    /// Objects of other suites that the API server has completed.
+    pub memo: Arc<Memo>,
     /// Cancels the run of a suite when set, see [`SuiteRun::interrupted`].
     pub stop: Option<&'static AtomicBool>,
     /// Additional analyses.
@@ -135,6 +137,7 @@ impl Settings {
             data: if compat { Data::Raw } else { Data::Normalised },
             data_notes: DataNotes::All,
             strict_resources: false,
+            memo: Arc::default(),
             stop: None,
             extras: Extras::default(),
         }

@@ -14,6 +14,9 @@ use kyvtest_model::{
 use kyvtest_normalise as normalise;
 use kyvtest_prove::server::{self, Server};
 
+/// Objects of larger suites are not remembered: they would take memory, and hardly come again.
+const REMEMBERED: usize = 1000;
+
 /// The cluster of a suite, and the sender of its requests.
 pub(super) struct SuiteCluster {
     pub(super) cluster: Cluster,
@@ -35,7 +38,10 @@ impl SuiteCluster {
         let cluster = cluster(suite, settings);
         let stored = suite.cluster.iter().flat_map(|cluster| &cluster.resources);
         let stored = || stored.map(|object| object.value.clone()).collect();
-        let server = Server::new(&cluster.discovery, stored());
+        let mut server = Server::new(&cluster.discovery, stored());
+        if suite.resources.len() <= REMEMBERED {
+            server = server.sharing(&settings.memo);
+        }
         let classic_world = settings.compat.then(|| classic_world(suite, &cluster.world)).flatten();
         Self {
             cluster,

@@ -12,6 +12,7 @@ use super::{
     check::Check,
     compat,
     engines::{Engines, native_id},
+    response::Key,
 };
 use crate::suite::{Resource, Suite};
 use kyvtest_go_compat::{
@@ -85,20 +86,24 @@ impl<'s> Rows<'s> {
         }
     }
 
-    /// Whether a row whose effect is to be recorded uses the response at `position`.
-    fn read(&self, responses: &[Response], position: usize, notes: DataNotes) -> bool {
-        let response = &responses[position];
-        let references = response.key.references();
+    /// The rows about a resource.
+    fn about(&self, key: &Key) -> Vec<&Check<'s>> {
+        let references = key.references();
         let named = references
             .iter()
             .filter_map(|name| self.by_reference.get(name.as_str()));
-        let positions = named.flatten().chain(&self.others);
-        let mut checks = positions.filter_map(|position| self.all.get(*position));
-        checks.any(|check| {
+        let named = named.flatten().filter_map(|position| self.all.get(*position));
+        let others = self.others.iter().filter_map(|position| self.all.get(*position));
+        named.chain(others.filter(|check| check.concerns(key))).collect()
+    }
+
+    /// Whether one of these rows uses the response at `position`, and its effect is to be recorded.
+    fn read(&self, rows: &[&Check<'s>], responses: &[Response], position: usize, notes: DataNotes) -> bool {
+        let response = &responses[position];
+        rows.iter().any(|check| {
             check.operation == response.run
                 && response.check_id.is_none_or(|check_id| check_id == check.id)
                 && response.policy.is_named(&check.policy.value)
-                && check.concerns(&response.key)
                 && (notes == DataNotes::All || !self.passes(check, responses, &response.policy))
         })
     }
@@ -142,7 +147,11 @@ pub(super) fn note_differences(
         Engine::Native => DataNotes::All,
         _ => engines.settings.data_notes,
     };
-    let read = (0..responses.len()).filter(|position| rows.read(responses, *position, notes));
+    let about = responses
+        .first()
+        .map(|response| rows.about(&response.key))
+        .unwrap_or_default();
+    let read = (0..responses.len()).filter(|position| rows.read(&about, responses, *position, notes));
     let read: Vec<&PolicyId> = read.map(|position| &responses[position].policy).collect();
     if read.is_empty() {
         return;

@@ -67,7 +67,7 @@ fn hash(text: &str) -> u32 {
 }
 
 /// One node of the arena: a scalar, or the range of its children.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 enum Node {
     #[default]
     Null,
@@ -89,12 +89,28 @@ enum Node {
     },
 }
 
+impl Node {
+    /// Whether both are the same scalar of the same type, or ranges at the same place.
+    fn is_same(self, other: Node) -> bool {
+        match (self, other) {
+            (Node::Double(a), Node::Double(b)) => a.to_bits() == b.to_bits(),
+            _ => self == other,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     key_start: u32,
     key_len: u32,
     hash: u32,
     value: Node,
+}
+
+impl Entry {
+    fn is_same(&self, other: &Entry) -> bool {
+        (self.key_start, self.key_len) == (other.key_start, other.key_len) && self.value.is_same(other.value)
+    }
 }
 
 /// Maps with more entries than this have an index sorted by hash.
@@ -143,6 +159,31 @@ impl Document {
     /// Whether both are copies of one document; equal documents may be built separately.
     pub fn is_copy_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether both were built from the same values in the same order, with the same types of numbers. Stricter than `==`:
+    /// nothing that reads the documents can tell them apart.
+    pub fn is_identical_to(&self, other: &Self) -> bool {
+        let (a, b) = (&*self.0, &*other.0);
+        let same_nodes = || {
+            let mut pairs = a.nodes.iter().zip(&b.nodes);
+            a.nodes.len() == b.nodes.len() && pairs.all(|(a, b)| a.is_same(*b))
+        };
+        let same_entries = || {
+            let mut pairs = a.entries.iter().zip(&b.entries);
+            a.entries.len() == b.entries.len() && pairs.all(|(a, b)| a.is_same(b))
+        };
+        self.is_copy_of(other)
+            || (a.literal == b.literal && a.root.is_same(b.root) && a.text == b.text && same_entries() && same_nodes())
+    }
+
+    /// The same number for identical documents.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        hasher.write(self.0.text.as_bytes());
+        hasher.write_usize(self.0.nodes.len());
+        hasher.write_usize(self.0.entries.len());
+        hasher.finish()
     }
 
     /// Marks a document as a literal of an expression: a few functions of Go treat literals differently from input.

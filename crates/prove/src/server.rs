@@ -7,6 +7,7 @@
 //!
 //! Known deviations: objects of kinds without a schema are taken as they are, and so are the options of CONNECT.
 
+mod memo;
 mod rules;
 mod scale;
 
@@ -23,6 +24,7 @@ use kyvtest_normalise::{
 };
 
 pub use kyvtest_normalise::{Reason, Refused};
+pub use memo::Memo;
 pub use rules::check as check_rule;
 
 /// The errors of the CEL expressions of an admission policy. The normaliser itself finds all others.
@@ -74,6 +76,8 @@ impl Data {
 #[derive(Debug)]
 pub struct Server {
     cluster: Cluster,
+    /// Objects that servers with the same knowledge have completed before.
+    memo: Option<Arc<Memo>>,
 }
 
 impl Server {
@@ -87,7 +91,19 @@ impl Server {
                 expressions: Some(check_expressions),
                 ..Cluster::default()
             },
+            memo: None,
         }
+    }
+
+    /// Shares created objects with other servers. A server that knows objects or definitions of its own does not take part:
+    /// they may change what it makes of an object.
+    ///
+    /// INVARIANT: all servers with the same memo have the same plugins.
+    #[must_use]
+    pub fn sharing(mut self, memo: &Arc<Memo>) -> Self {
+        let is_plain = self.cluster.objects.is_empty() && self.cluster.definitions.is_empty();
+        self.memo = is_plain.then(|| Arc::clone(memo));
+        self
     }
 
     /// Switches off the plugin that names service accounts and mounts their tokens.
@@ -296,9 +312,16 @@ impl Server {
         let of = |operation| target(request, operation);
         let (object, old_object) = match request.operation {
             Operation::Create => {
-                let raw = Raw::from(&request.object);
-                let seen = normalise(kind, raw, None, of(Writes::Create), &self.cluster, false)?;
-                (Some(seen.object), None)
+                let sent = of(Writes::Create);
+                let complete = || {
+                    let raw = Raw::from(&request.object);
+                    Ok(normalise(kind, raw, None, sent, &self.cluster, false)?.object)
+                };
+                let seen = match &self.memo {
+                    Some(memo) => memo.completed(kind, sent, &request.object, complete)?,
+                    None => complete()?,
+                };
+                (Some(seen), None)
             }
             Operation::Update => {
                 let (new, old) = with_version(&request.object, &scale::stored(request));
