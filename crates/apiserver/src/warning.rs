@@ -21,7 +21,7 @@ pub(super) struct Warnings {
 }
 
 impl Warnings {
-    /// Adds a warning, unless it is there already.
+    /// Adds a warning unless it was added before.
     pub(super) fn add(&mut self, text: String) {
         if text.is_empty() || self.cuts && self.written >= MAX_TOTAL || self.recorded.contains(&text) {
             return;

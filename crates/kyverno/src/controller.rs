@@ -32,7 +32,7 @@ use kyvtest_model::{
 /// The policies and exceptions of a cluster.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Installed<'p> {
-    /// Policies; those that Kyverno does not validate with are passed over.
+    /// Policies; kinds that do not validate are ignored.
     pub policies: &'p [Policy],
     /// Exceptions of kyverno.io.
     pub exceptions: &'p [Arc<PolicyException>],

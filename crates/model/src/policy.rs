@@ -54,7 +54,7 @@ pub use kyvtest_pattern::{Anchor, AnchorKind};
 pub use load::{Dropped, Loaded, Purpose, Refusal, Refused, load};
 pub use located::place;
 pub use located::{Expression, Origin, Spanned, Subtree, Text};
-pub use match_constraints::{MatchConstraints, MatchPolicy, NamedRule};
+pub use match_constraints::{MatchConstraints, MatchPolicy, NamedRule, POD_CONTROLLERS};
 pub use match_resources::{MatchResources, ResourceDescription, ResourceFilter, Subject, SubjectPattern, UserFilter};
 pub use match_write::write_selector;
 pub use mutating::{
@@ -70,4 +70,4 @@ pub use validate::{
     AdmissionChecked, Checked, FieldError, admission_diagnostics, undecodable, validate, validate_admission,
     validate_exception, validate_in_cluster,
 };
-pub use validating::{Autogen, Evaluation, Mode, POD_CONTROLLERS, ValidatingPolicy, ValidatingPolicySpec};
+pub use validating::{Autogen, Evaluation, Mode, ValidatingPolicy, ValidatingPolicySpec};

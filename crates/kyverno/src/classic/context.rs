@@ -175,7 +175,7 @@ impl<'o> Context<'o> {
         self.outside = outside;
     }
 
-    /// Who looks on, if anybody does.
+    /// The observer, if any.
     pub fn observer(&self) -> Option<&'o Observer> {
         self.outside.host().observer()
     }

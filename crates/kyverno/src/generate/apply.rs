@@ -294,7 +294,7 @@ fn update(
         "default".clone_into(&mut place.namespace);
     }
     set_metadata(&mut object, "namespace", &place.namespace);
-    // Both are taken for patterns, so that equal objects are left alone.
+    // Upstream compares both as patterns and does not update an equal object.
     let same = |a: &Data, b: &Data| pattern::match_pattern(a, b).is_ok();
     if rule.synchronize && !(same(&existing, &object) && same(&object, &existing)) {
         client.update(&place, object)?;

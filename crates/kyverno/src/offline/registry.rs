@@ -27,7 +27,7 @@ pub(super) struct Registry<'m> {
     verified: RefCell<BTreeSet<(String, String)>>,
 }
 
-/// What upstream says of an image if its registry cannot be reached. No registry is asked here.
+/// Upstream's message for an image whose registry cannot be reached. This engine never contacts a registry.
 fn unreachable(image: &str) -> String {
     let registry = match Reference::parse(image) {
         Some(reference) => reference.registry().to_owned(),
@@ -258,7 +258,7 @@ fn network(error: String, wanted: Verification<'_>) -> RegistryError {
     })
 }
 
-/// Keys are read before the network is asked; what is no key in PEM is taken for the name of a file.
+/// Reads keys before any network access, as upstream does. A key that is not PEM is treated as a file name.
 fn readable_key(attestor: &Data) -> Result<(), RegistryError> {
     let key = attestor
         .at(&["keys", "publicKeys"])

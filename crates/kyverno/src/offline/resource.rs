@@ -1,6 +1,6 @@
 //! Resources: documents as Kyverno's loader hands them to the engines.
 //!
-//! Counterpart: `cmd/cli/kubectl-kyverno/resource/resource.go` (1.19): the namespace `default` where there is none and
+//! Counterpart: `cmd/cli/kubectl-kyverno/resource/resource.go` (1.19): the namespace `default` if it is absent and
 //! the kind is not known to be cluster-wide, null maps of well-known names become empty ones. Lists are taken apart,
 //! where Kyverno panics.
 
@@ -17,13 +17,13 @@ use kyvtest_model::{kube::Discovery, policy::Origin};
 pub struct Resource {
     /// The object, namespace filled in.
     pub object: Arc<Document>,
-    /// The API version; empty where there is none.
+    /// The API version; empty if absent.
     pub api_version: String,
     /// The kind.
     pub kind: String,
     /// The namespace; empty for cluster-wide kinds.
     pub namespace: String,
-    /// The name; empty where there is none.
+    /// The name; empty if absent.
     pub name: String,
     /// Whether the namespace was filled in.
     pub namespace_defaulted: bool,
@@ -245,7 +245,7 @@ fn map(builder: &mut Builder, node: Node<'_>) {
     builder.end();
 }
 
-/// The items of a list kind, each with what it is called where it does not say so. `None` where it is no list.
+/// Returns the items of a list kind and the kind of items that name none. `None` if the node is not a list.
 pub fn list_items(node: Node<'_>) -> Option<(Vec<Node<'_>>, Option<Fallback<'_>>)> {
     let kind = node.get("kind").and_then(Node::as_str)?;
     let single = kind.strip_suffix("List")?;

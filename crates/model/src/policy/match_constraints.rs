@@ -17,6 +17,16 @@ use kyvtest_go_compat::{
     yaml::{Node, Tree},
 };
 
+/// The pod controllers with generated rules, as `autogen.podControllers` names them.
+pub const POD_CONTROLLERS: [&str; 6] = [
+    "cronjobs",
+    "daemonsets",
+    "deployments",
+    "jobs",
+    "replicasets",
+    "statefulsets",
+];
+
 /// Whether a rule also covers other versions that serve the same objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MatchPolicy {
@@ -130,6 +140,12 @@ impl MatchConstraints {
             && versions == &["v1"]
             && resource.resource == "pods"
             && resource.subresource.is_empty()
+    }
+
+    /// Whether rules for pod controllers are generated; `wanted` are the controllers that the policy names, `None` means all.
+    pub fn has_autogen(&self, wanted: Option<&[Text]>) -> bool {
+        let is_controller = |name: &Text| POD_CONTROLLERS.contains(&name.value.as_str());
+        self.is_pods_only() && wanted.is_none_or(|wanted| wanted.iter().any(is_controller))
     }
 
     /// Decodes a standalone block, with all its errors.

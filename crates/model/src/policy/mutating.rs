@@ -14,7 +14,6 @@ use super::{
         timeout_seconds, unique_names,
     },
     scoped::{PolicySpec, ScopedPolicy},
-    validating::POD_CONTROLLERS,
 };
 use kyvtest_go_compat::{
     diagnostic::FileId,
@@ -85,11 +84,8 @@ pub struct MutatingAutogen {
 impl MutatingPolicySpec {
     /// Whether policies for pod controllers are generated from it.
     pub fn has_autogen(&self) -> bool {
-        let wanted = self.autogen.pod_controllers.as_ref();
-        self.match_constraints
-            .as_ref()
-            .is_some_and(MatchConstraints::is_pods_only)
-            && wanted.is_none_or(|wanted| wanted.iter().any(|name| POD_CONTROLLERS.contains(&name.value.as_str())))
+        let constraints = self.match_constraints.as_ref();
+        constraints.is_some_and(|constraints| constraints.has_autogen(self.autogen.pod_controllers.as_deref()))
     }
 
     /// Reads a spec that was generated from another one in the same file.

@@ -88,24 +88,11 @@ impl ValidatingPolicy {
     }
 }
 
-/// The pod controllers with generated rules, as `autogen.podControllers` names them.
-pub const POD_CONTROLLERS: [&str; 6] = [
-    "cronjobs",
-    "daemonsets",
-    "deployments",
-    "jobs",
-    "replicasets",
-    "statefulsets",
-];
-
 impl ValidatingPolicySpec {
     /// Whether rules for pod controllers are generated from it.
     pub fn has_autogen(&self) -> bool {
-        let wanted = self.autogen.pod_controllers.as_ref();
-        self.match_constraints
-            .as_ref()
-            .is_some_and(MatchConstraints::is_pods_only)
-            && wanted.is_none_or(|wanted| wanted.iter().any(|name| POD_CONTROLLERS.contains(&name.value.as_str())))
+        let constraints = self.match_constraints.as_ref();
+        constraints.is_some_and(|constraints| constraints.has_autogen(self.autogen.pod_controllers.as_deref()))
     }
 
     /// Reads a spec that was generated from another one in the same file.
