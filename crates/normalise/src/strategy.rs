@@ -232,14 +232,23 @@ pub(crate) fn uid(parts: &[&str]) -> String {
         }
     }
     let [high, low] = halves;
-    format!(
-        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
-        high >> 32,
-        high >> 16 & 0xffff,
-        high & 0xfff,
-        0x8000 | low >> 48 & 0x3fff,
-        low & 0xffff_ffff_ffff
-    )
+    let groups = [
+        (high >> 32, 8),
+        (high >> 16, 4),
+        (0x4000 | high & 0xfff, 4),
+        (0x8000 | low >> 48 & 0x3fff, 4),
+        (low, 12),
+    ];
+    let mut text = String::with_capacity(36);
+    for (group, digits) in groups {
+        if !text.is_empty() {
+            text.push('-');
+        }
+        for place in (0..digits).rev() {
+            text.push(char::from(b"0123456789abcdef"[(group >> (4 * place) & 0xf) as usize]));
+        }
+    }
+    text
 }
 
 pub(crate) fn reset_status(served: Served, node: &mut Node<'_>) {

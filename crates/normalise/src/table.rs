@@ -108,12 +108,20 @@ impl Field {
     }
 }
 
+/// Lines of the table are longer than this, so that no two names begin within as many bytes.
+const ADDRESSES: usize = 8;
+
 #[derive(Debug)]
 pub(crate) struct Type {
     pub(crate) name: &'static str,
     pub(crate) fields: Vec<Field>,
     /// Positions of the fields, sorted by the hash of their names.
     by_hash: Vec<(u32, u8)>,
+    /// The address of the first field's name, a slice of the table's text.
+    first_address: usize,
+    /// For each [`ADDRESSES`] addresses from there, the position of the field whose name begins at one of them. Names that are
+    /// not found here are found by their hash.
+    by_address: Vec<u8>,
     /// Structs that are part of this one, not behind a pointer.
     pub(crate) embedded: Vec<u8>,
     /// Fields that are written even if they have no value.
@@ -134,9 +142,12 @@ impl Type {
     /// The field of a name that probably comes from the table itself and then has the same address.
     #[inline]
     pub(crate) fn own_field(&self, name: &str) -> Option<&Field> {
-        // INVARIANT: names are slices of the table's text in the order of the fields, so their addresses ascend.
         let address = |name: &str| name.as_ptr() as usize;
-        let position = self.fields.partition_point(|field| address(field.name) < address(name));
+        let slot = address(name).wrapping_sub(self.first_address) / ADDRESSES;
+        let position = self
+            .by_address
+            .get(slot)
+            .map_or(usize::MAX, |position| usize::from(*position));
         match self.fields.get(position) {
             Some(field) if address(field.name) == address(name) && field.name.len() == name.len() => Some(field),
             _ => self.field(Key::new(name)),
@@ -311,6 +322,8 @@ fn new_type(name: &'static str) -> Type {
         name,
         fields: Vec::new(),
         by_hash: Vec::new(),
+        first_address: 0,
+        by_address: Vec::new(),
         embedded: Vec::new(),
         always: Vec::new(),
         defaulted: Vec::new(),
@@ -341,6 +354,12 @@ fn index(found: &mut Type) {
     found.defaulted = defaulted;
     found.checked_if_missing = missing;
     found.by_hash = by_hash;
+    found.first_address = found.fields.first().map_or(0, |field| field.name.as_ptr() as usize);
+    for (position, field) in found.fields.iter().enumerate() {
+        let slot = (field.name.as_ptr() as usize - found.first_address) / ADDRESSES;
+        found.by_address.resize(slot, u8::MAX);
+        found.by_address.push(position as u8);
+    }
 }
 
 fn shape(text: &'static str, names: &FxHashMap<&'static str, TypeId>) -> Shape {

@@ -209,14 +209,16 @@ impl Builder {
         match self.open.pop().expect("something is open") {
             Open::List { items } => {
                 let start = self.nodes.len() as u32;
-                self.nodes.extend(self.items.drain(items..));
+                self.nodes.extend_from_slice(&self.items[items..]);
+                self.items.truncate(items);
                 let len = self.nodes.len() as u32 - start;
                 self.push(Node::List { start, len });
             }
             Open::Map { pairs, .. } => {
                 self.replace_duplicates(pairs);
                 let start = self.entries.len() as u32;
-                self.entries.extend(self.pairs.drain(pairs..));
+                self.entries.extend_from_slice(&self.pairs[pairs..]);
+                self.pairs.truncate(pairs);
                 let len = self.entries.len() as u32 - start;
                 if len > SCAN_LIMIT {
                     let mut index: Box<[u32]> = (0..len).collect();
@@ -235,7 +237,14 @@ impl Builder {
             |entry: &Entry| &self.text[entry.key_start as usize..entry.key_start as usize + entry.key_len as usize];
         let mut replaced = Vec::new();
         if pairs.len() <= 16 {
+            // Most keys differ in the low bits of their hashes from all before them.
+            let mut seen = 0_u64;
             for (i, pair) in pairs.iter().enumerate() {
+                let bit = 1 << (pair.hash % 64);
+                if seen & bit == 0 {
+                    seen |= bit;
+                    continue;
+                }
                 if let Some(earlier) = pairs[..i]
                     .iter()
                     .position(|other| other.hash == pair.hash && text(other) == text(pair))
