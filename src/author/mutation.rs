@@ -21,7 +21,7 @@ use crate::{
 use kyvtest_go_compat::{text::path::join, value::Document};
 use kyvtest_model::{
     kube::{Operation, RequestClass},
-    policy::{Loaded, Policy},
+    policy::{Loaded, MatchResources, Policy, Text},
     verdict::Status,
 };
 use kyvtest_prove::{
@@ -47,10 +47,14 @@ const KINDS: usize = 3;
 /// A policy, or one of its mutate rules.
 struct Unit {
     policy: String,
+    /// The policy as rows name it: with its namespace, if it has one.
+    reference: String,
     rule: Option<String>,
     /// What tells `kyverno test` the kind of the policy.
     flag: Option<&'static str>,
     alone: Loaded,
+    /// The namespace of the resources: one that the match block names, that of the policy, or `default`.
+    namespace: String,
     parts: Vec<Json>,
 }
 
@@ -158,7 +162,7 @@ fn units(loaded: &Loaded) -> Vec<Unit> {
             mutating_bindings: loaded.mutating_bindings.clone(),
             ..Loaded::default()
         };
-        let flag = match policy {
+        let (flag, own) = match policy {
             Policy::Classic(classic) => {
                 for rule in classic.spec.rules.iter().filter(|rule| rule.mutate.is_some()) {
                     let mut own = (**classic).clone();
@@ -167,28 +171,51 @@ fn units(loaded: &Loaded) -> Vec<Unit> {
                     if MutatingSide::concerns(&loaded) {
                         units.push(Unit {
                             policy: policy.name().to_owned(),
+                            reference: reference(policy.name(), classic.metadata.namespace.as_ref()),
                             rule: Some(rule.name.value.clone()),
                             flag: None,
                             alone: loaded,
+                            namespace: namespace(classic.metadata.namespace.as_ref(), Some(&rule.matches)),
                             parts: parts(rule),
                         });
                     }
                 }
                 continue;
             }
-            Policy::Mutating(_) => "isMutatingPolicy",
-            Policy::NativeMutating(_) => "isMutatingAdmissionPolicy",
+            Policy::Mutating(own) => ("isMutatingPolicy", own.metadata.namespace.as_ref()),
+            Policy::NativeMutating(_) => ("isMutatingAdmissionPolicy", None),
             _ => continue,
         };
         units.push(Unit {
             policy: policy.name().to_owned(),
+            reference: reference(policy.name(), own),
             rule: None,
             flag: Some(flag),
             alone: alone(policy.clone()),
+            namespace: namespace(own, None),
             parts: Vec::new(),
         });
     }
     units
+}
+
+fn reference(name: &str, namespace: Option<&Text>) -> String {
+    match namespace {
+        Some(namespace) => format!("{}/{name}", namespace.value),
+        None => name.to_owned(),
+    }
+}
+
+/// The namespace for resources of a policy with this namespace and match block.
+fn namespace(own: Option<&Text>, matches: Option<&MatchResources>) -> String {
+    let is_name = |text: &&str| !text.contains(['*', '?']);
+    let filters = matches.into_iter().flat_map(|block| {
+        let filters = block.any.iter().chain(&block.all);
+        filters.chain(std::iter::once(&block.inline))
+    });
+    let named = filters.flat_map(|filter| &filter.resources.namespaces);
+    let mut all = own.into_iter().chain(named).map(|name| name.value.as_str());
+    all.find(is_name).unwrap_or("default").to_owned()
 }
 
 /// Objects that a server accepts, each with a name of its own.
@@ -225,13 +252,13 @@ fn resources(unit: &Unit, used: &mut BTreeSet<String>, settings: &Settings) -> V
             };
             object["metadata"]["name"] = json!(name);
             if cell.namespaced {
-                object["metadata"]["namespace"] = json!("default");
+                object["metadata"]["namespace"] = json!(unit.namespace);
             }
             let mut request = scenario.request.clone();
             request.object = Document::from(&object);
             request.name.clone_from(&name);
             if cell.namespaced {
-                "default".clone_into(&mut request.namespace);
+                request.namespace.clone_from(&unit.namespace);
             }
             if server.admit(&mut request).is_ok() {
                 used.insert(name);
@@ -346,7 +373,7 @@ fn written(rows: &[Row], units: &[Unit], frame: &Frame) -> Vec<File> {
                 Some(namespace) => format!("{namespace}/{name}"),
                 None => name.to_owned(),
             };
-            let mut result = json!({"policy": unit.policy});
+            let mut result = json!({"policy": unit.reference});
             if let Some(rule) = &unit.rule {
                 result["rule"] = json!(rule);
             }

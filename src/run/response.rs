@@ -250,6 +250,13 @@ impl Responses {
 
     /// The responses that changed an object as an existing one, each with the index of the first rule that did.
     pub(super) fn patched(&self, key: &Key) -> Vec<(&Response, usize)> {
+        let mut all = self.changes(key);
+        all.dedup_by(|(later, _), (first, _)| std::ptr::eq(*later, *first));
+        all
+    }
+
+    /// The rules that changed an object as an existing one: their responses, each with the index of the rule.
+    pub(super) fn changes(&self, key: &Key) -> Vec<(&Response, usize)> {
         if !self.targets.contains(key) {
             return Vec::new();
         }
@@ -261,12 +268,15 @@ impl Responses {
                 && text(&["metadata", "name"]) == key.name
                 && (key.namespace.is_empty() || text(&["metadata", "namespace"]) == key.namespace)
         };
-        let first = |response: &'_ Response| {
-            let rules = &response.objects.as_deref()?.rules;
-            rules.iter().position(|rule| rule.target.as_ref().is_some_and(is_about))
-        };
-        let list = self.list.iter();
-        list.filter_map(|response| Some((response, first(response)?))).collect()
+        let rules = self.list.iter().flat_map(|response| {
+            let objects = response.objects.as_deref();
+            let rules = objects.into_iter().flat_map(|objects| objects.rules.iter().enumerate());
+            rules.map(move |(number, rule)| (response, number, rule))
+        });
+        rules
+            .filter(|(_, _, rule)| rule.target.as_ref().is_some_and(is_about))
+            .map(|(response, number, _)| (response, number))
+            .collect()
     }
 
     /// Builds the index by resource once all responses are complete.

@@ -14,7 +14,10 @@ use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span, nearest},
     value::{Document, Value},
 };
-use kyvtest_kyverno::{offline::RuleType, response::RegistryUse};
+use kyvtest_kyverno::{
+    offline::RuleType,
+    response::{RegistryUse, RuleResponse},
+};
 use kyvtest_model::{kube::Operation, policy::Text, verdict::Status};
 
 /// Judges all rows, and the cases of the sidecar.
@@ -111,7 +114,7 @@ impl Judge<'_> {
             )
         };
         for name in self.check.resources.into_iter().flatten() {
-            if self.responses.named(&name.value).next().is_none() {
+            if self.responses.named(&name.value).next().is_none() && !self.existing(name, cases) {
                 cases.push(unknown(&name.value, name.span));
             }
         }
@@ -131,6 +134,35 @@ impl Judge<'_> {
         }
     }
 
+    /// Checks the existing objects of a name, as rules of the row changed them. Returns `false` if there is none of the name.
+    fn existing(&self, name: &Text, cases: &mut Vec<Case>) -> bool {
+        let targets = self.responses.targets.iter();
+        let named: Vec<&Key> = targets.filter(|key| key.references().contains(&name.value)).collect();
+        for key in &named {
+            let before = cases.len();
+            for (response, number) in self.responses.changes(key) {
+                let Some(answer) = response.rules.get(number) else {
+                    continue;
+                };
+                let is_own = response.policy.is_named(&self.check.policy.value)
+                    && compat::answers_for(self.check.rule_name(), response, &answer.rule);
+                if is_own {
+                    let wanted = self.check.wanted(self.suite, key);
+                    let first = cases.len();
+                    cases.push(self.compared(key, response, number, answer));
+                    wanted.judge(&mut cases[first..], true);
+                    settle(&mut cases[first]);
+                }
+            }
+            if cases.len() == before {
+                let message = format!("no rule of this row changed the existing object `{}`", name.value);
+                let finding = Diagnostic::at(Code::NoMatch, name.span, message);
+                cases.push(self.unmatched(key, finding));
+            }
+        }
+        !named.is_empty()
+    }
+
     fn key(&self, key: &Key, cases: &mut Vec<Case>) {
         let wanted = self.check.wanted(self.suite, key);
         let policy = self.check.policy.value.as_str();
@@ -145,24 +177,7 @@ impl Judge<'_> {
             let selected =
                 rules.filter(|(_, answer)| compat::answers_for(self.check.rule_name(), response, &answer.rule));
             for (number, answer) in selected {
-                let verdict = answer.verdict(response.scored);
-                let mut case = self.answered(
-                    key,
-                    response.operation,
-                    &answer.rule,
-                    CaseVerdict {
-                        status: verdict.status,
-                        effect: verdict.effect,
-                        message: verdict.message,
-                    },
-                );
-                case.mocked = answer.registry == RegistryUse::Mocked;
-                if let Some(finding) = self.object_finding(response, number) {
-                    case.reason.clone_from(&finding.message);
-                    case.outcome = Outcome::Fail;
-                    case.findings.push(finding);
-                }
-                cases.push(case);
+                cases.push(self.compared(key, response, number, answer));
             }
         }
         let matched = cases.len() > before;
@@ -191,6 +206,28 @@ impl Judge<'_> {
             }
             settle(case);
         }
+    }
+
+    /// The case of a rule's result, with the comparison of its object.
+    fn compared(&self, key: &Key, response: &Response, number: usize, answer: &RuleResponse) -> Case {
+        let verdict = answer.verdict(response.scored);
+        let mut case = self.answered(
+            key,
+            response.operation,
+            &answer.rule,
+            CaseVerdict {
+                status: verdict.status,
+                effect: verdict.effect,
+                message: verdict.message,
+            },
+        );
+        case.mocked = answer.registry == RegistryUse::Mocked;
+        if let Some(finding) = self.object_finding(response, number) {
+            case.reason.clone_from(&finding.message);
+            case.outcome = Outcome::Fail;
+            case.findings.push(finding);
+        }
+        case
     }
 
     fn answered(&self, key: &Key, operation: Operation, rule: &str, answer: CaseVerdict) -> Case {

@@ -72,7 +72,7 @@ enum MutationError {
     /// Refuses the request at once.
     Server(String),
     /// Upstream panics.
-    Panic,
+    Panic(String),
 }
 
 impl Mutated {
@@ -123,15 +123,14 @@ impl MutationDenial {
         }
     }
 
-    fn panic() -> Self {
-        let message = "the API server panics and closes the connection: \
-            the value of a JSONPatch is a list or map with typed objects";
+    fn panic(error: &str) -> Self {
+        let message = format!("the API server panics and closes the connection: {error}");
         Self {
             by: DeniedBy::Panic,
             code: 500,
             reason: "InternalError".to_owned(),
-            message: message.to_owned(),
-            causes: vec![message.to_owned()],
+            causes: vec![message.clone()],
+            message,
         }
     }
 }

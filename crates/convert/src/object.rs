@@ -117,16 +117,24 @@ impl<'t> Maker<'t> {
                     if is_empty {
                         continue;
                     }
-                    let value = if entry.key == "matchLabels" {
-                        self.labels(entry.value)
-                    } else {
-                        self.pruned(entry.value)
+                    let value = match entry.key {
+                        "matchLabels" => self.labels(entry.value),
+                        "applyConfiguration" | "jsonPatch" => self.patch(entry.value),
+                        _ => self.pruned(entry.value),
                     };
                     kept.push((entry.key, entry.key_span, value));
                 }
                 self.graft.map(node.span(), &kept)
             }
             _ => self.graft.copy(node),
+        }
+    }
+
+    /// The body of a mutation: its type omits an empty expression, unlike those of conditions, variables and validations.
+    fn patch(&mut self, node: Node<'_>) -> NodeId {
+        match node.get("expression").map(Node::kind) {
+            Some(Kind::Str("")) => self.graft.map(node.span(), &[]),
+            _ => self.pruned(node),
         }
     }
 

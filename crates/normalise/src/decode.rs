@@ -243,6 +243,7 @@ impl Decoder {
         let entries = match input.view() {
             View::Null => return Ok(Node::Null),
             View::Map(entries) => entries,
+            other if rounded => return Err(self.mismatch(&other, go_name(&Shape::Resources))),
             other => return Err(self.mismatch(&other, &format!("map[string]{}", go_name(item)))),
         };
         let mut out = match existing {

@@ -40,14 +40,20 @@ pub(crate) fn run_settled<'a>(
     request: Request<'_>,
     cluster: &Cluster,
 ) -> Result<(), Refused> {
+    // A copy that a plugin left unchanged serves the next one.
+    let mut unchanged: Option<Decoded<'a>> = None;
     for plugin in Plugin::DEFAULT {
         if !cluster.has(plugin) {
             continue;
         }
-        let mut tried = before.clone();
-        let ran = run_one(plugin, &mut tried, request, cluster);
-        if ran.is_ok() && tried.node == before.node {
-            run_one(plugin, decoded, request, cluster)?;
+        let mut tried = unchanged.take().unwrap_or_else(|| before.clone());
+        match run_one(plugin, &mut tried, request, cluster) {
+            Ok(false) => unchanged = Some(tried),
+            Ok(true) if tried.node == before.node => {
+                run_one(plugin, decoded, request, cluster)?;
+                unchanged = Some(tried);
+            }
+            _ => {}
         }
     }
     Ok(())

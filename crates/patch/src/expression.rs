@@ -272,9 +272,9 @@ pub enum JsonPatchError {
     /// Upstream's message.
     #[error("{0}")]
     Invalid(String),
-    /// Upstream panics on a value.
-    #[error("a list or map with typed objects cannot be the value of a JSON patch")]
-    Panic,
+    /// Upstream panics.
+    #[error("{0}")]
+    Panic(String),
 }
 
 /// Applies the operations of a JSON patch to an object; `None` if a `test` failed, which leaves the object unchanged.
@@ -310,6 +310,7 @@ pub fn json_patch<'a>(
     match Patch::from_operations(operations).apply(object, &Options::v4()) {
         Ok(patched) => Ok(Some(patched.document)),
         Err(JsonError::Test(_)) => Ok(None),
+        Err(error @ JsonError::Panic(_)) => Err(JsonPatchError::Panic(error.to_string())),
         Err(error) => Err(JsonPatchError::Invalid(format!("JSON Patch: {error}"))),
     }
 }
@@ -317,7 +318,10 @@ pub fn json_patch<'a>(
 fn operation_value<'a>(value: Val<'a>, context: &Context<'a>) -> Result<Document, JsonPatchError> {
     match value {
         Val::Object(object) => check_types(object).map_err(JsonPatchError::Invalid)?,
-        value if mutation::holds_objects(value) => return Err(JsonPatchError::Panic),
+        value if mutation::holds_objects(value) => {
+            let text = "a list or map with typed objects cannot be the value of a JSON patch";
+            return Err(JsonPatchError::Panic(text.to_owned()));
+        }
         _ => {}
     }
     let unmarshalled = |error: String| {

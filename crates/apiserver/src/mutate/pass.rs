@@ -296,8 +296,8 @@ fn run_mutations(
                 run.verdict_of_error(invocation, &error, Part::Mutation(index), Effect::Deny);
                 return Err(MutationDenial::server(&error));
             }
-            Err(MutationError::Panic) => {
-                let refusal = MutationDenial::panic();
+            Err(MutationError::Panic(error)) => {
+                let refusal = MutationDenial::panic(&error);
                 run.verdict_of_error(invocation, &refusal.message, Part::Mutation(index), Effect::Deny);
                 return Err(refusal);
             }

@@ -136,7 +136,7 @@ impl<'c> Patcher<'c> {
 fn json_patch<'a>(value: Val<'a>, object: Value<'_>, context: &Context<'a>) -> Result<Option<Document>, MutationError> {
     expression::json_patch(value, object, context).map_err(|error| match error {
         JsonPatchError::Invalid(error) => MutationError::Evaluation(error),
-        JsonPatchError::Panic => MutationError::Panic,
+        JsonPatchError::Panic(error) => MutationError::Panic(error),
     })
 }
 

@@ -15,7 +15,7 @@ use thiserror::Error;
 pub use entry::{Entry, Source};
 use loader::{Load, Loader};
 use root::Root;
-pub use root::Start;
+pub use root::{Part, Start};
 pub(crate) use suite_sources::Place;
 pub use suite_sources::{SuiteSources, global_value};
 
@@ -231,24 +231,6 @@ impl<'o> Context<'o> {
         self.root.merge_at(path, value, overwrite);
     }
 
-    fn clear(&mut self, path: &[&str]) {
-        fn go(data: &mut Data, path: &[&str]) {
-            let (Data::Map(entries), Some((key, rest))) = (data, path.split_first()) else {
-                return;
-            };
-            if rest.is_empty() {
-                if entries.contains_key(*key) {
-                    Arc::make_mut(entries).remove(*key);
-                }
-            } else if entries.get(*key).is_some_and(|inner| inner.as_map().is_some())
-                && let Some(inner) = Arc::make_mut(entries).get_mut(*key)
-            {
-                go(inner, rest);
-            }
-        }
-        self.root.change(|data| go(data, path));
-    }
-
     /// Adds a value under a key with dots, as a values file has it: parts in quotes may have dots themselves.
     ///
     /// # Errors
@@ -266,21 +248,18 @@ impl<'o> Context<'o> {
     }
 
     /// Sets `request.object`.
-    pub fn add_resource(&mut self, resource: Data) {
-        self.clear(&["request", "object"]);
-        self.merge_at(&["request", "object"], resource, false);
+    pub fn add_resource(&mut self, resource: impl Into<Part>) {
+        self.root.replace_at(&["request", "object"], resource.into());
     }
 
     /// Sets `request.oldObject`.
-    pub fn add_old_resource(&mut self, resource: Data) {
-        self.clear(&["request", "oldObject"]);
-        self.merge_at(&["request", "oldObject"], resource, false);
+    pub fn add_old_resource(&mut self, resource: impl Into<Part>) {
+        self.root.replace_at(&["request", "oldObject"], resource.into());
     }
 
     /// Sets `target`.
-    pub fn set_target_resource(&mut self, resource: Data) {
-        self.clear(&["target"]);
-        self.merge_at(&["target"], resource, false);
+    pub fn set_target_resource(&mut self, resource: impl Into<Part>) {
+        self.root.replace_at(&["target"], resource.into());
     }
 
     /// Sets `request.operation`.

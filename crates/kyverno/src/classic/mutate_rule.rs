@@ -83,7 +83,7 @@ impl<'d> RuleMutator<'d> {
         self.context.restore();
         let after = outcome.resource.as_ref().unwrap_or(resource);
         if !after.root().is_null() {
-            self.context.add_resource(Data::from(after.root()));
+            self.context.add_resource(after);
         }
         outcome
     }

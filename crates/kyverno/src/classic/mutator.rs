@@ -76,7 +76,7 @@ impl Mutator<'_, '_> {
         }
         let patched = apply(resource, &Patches::read(&block));
         if let (true, Mutated::Pass(target)) = (mutation.has_targets(), &patched) {
-            self.context.set_target_resource(Data::from(target.root()));
+            self.context.set_target_resource(target);
         }
         patched
     }
@@ -106,7 +106,7 @@ impl Mutator<'_, '_> {
                 Ok(patched) if Data::from(patched.root()) == Data::from(current.root()) => {}
                 Ok(patched) => {
                     applied += 1;
-                    self.context.add_resource(Data::from(patched.root()));
+                    self.context.add_resource(&patched);
                     current = patched;
                 }
             }

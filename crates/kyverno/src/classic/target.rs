@@ -141,7 +141,7 @@ fn mutate_target(mutation: &Mutation, target: &Target, object: &Document, contex
         panics: false,
         target: None,
     };
-    context.set_target_resource(Data::from(object.root()));
+    context.set_target_resource(object);
     if let Err(error) = context.load_entries(&target.entries) {
         return result(Status::Error, format!("failed to load context: {error}"));
     }

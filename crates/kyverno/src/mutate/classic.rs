@@ -97,6 +97,10 @@ impl CompiledMutation {
         let mut mutator = RuleMutator::new(input, &self.key, &**first);
         response.patched = mutator.resource();
         if self.policy.gate(input).is_some() {
+            // The response about a deletion has the old object, which no rule has replaced by the missing new one.
+            if response.patched.root().is_null() {
+                response.patched = input.resources().1.to_document();
+            }
             return response;
         }
         let one = self.policy().spec.apply_rules.as_ref();

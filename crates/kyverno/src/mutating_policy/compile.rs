@@ -12,15 +12,35 @@ use kyvtest_cel::{ast::Expr, env::Env, profile::Profile, program::Program, synta
 use kyvtest_model::policy::{CelPolicyException, MutatingPolicy, MutatingPolicySpec};
 use kyvtest_patch::structured::Atomics;
 
+/// Upstream dereferences the match constraints of generated policies, which do not exist without operations.
+fn without_panic(policy: &MutatingPolicy) -> Result<(), CompileErrors> {
+    let constraints = policy.spec.match_constraints.as_ref();
+    let rule = constraints.and_then(|constraints| constraints.resource_rules.first());
+    if !policy.spec.has_autogen() || rule.is_none_or(|rule| !rule.rule.operations.is_empty()) {
+        return Ok(());
+    }
+    let error = FieldError::with_detail(
+        "spec.matchConstraints.resourceRules[0].operations".to_owned(),
+        Problem::Required,
+        "Kyverno panics when it generates policies for pod controllers without operations",
+        policy.metadata.name.span,
+    );
+    Err(CompileErrors {
+        headline: None,
+        errors: vec![error],
+    })
+}
+
 impl CompiledMutatingPolicy {
     /// Compiles a policy and what is generated from it for pod controllers; the policy itself is the first.
     ///
     /// # Errors
-    /// If an expression cannot be compiled; Kyverno rejects such a policy.
+    /// If an expression cannot be compiled, for which Kyverno rejects the policy, or if Kyverno panics.
     pub fn compile_all<'e>(
         policy: &MutatingPolicy,
         exceptions: impl IntoIterator<Item = &'e CelPolicyException> + Clone,
     ) -> Result<Vec<Self>, CompileErrors> {
+        without_panic(policy)?;
         let generated = mutating_variants(policy);
         std::iter::once(policy)
             .chain(generated.iter().map(|variant| &variant.policy))

@@ -13,7 +13,7 @@ use kyvtest_cel::{
     program::Program,
     val::Val,
 };
-use kyvtest_go_compat::value::{Document, Value};
+use kyvtest_go_compat::value::{Document, Map, Value};
 use kyvtest_model::verdict::{Part, Status, Trace};
 use kyvtest_patch::structured::Schema;
 
@@ -113,7 +113,11 @@ fn mutate<'a>(
         };
         match patched {
             Ok(patched) => current = patched,
-            Err(error) => return failed(Part::All, &error),
+            Err(failure) => {
+                let mut result = failed(Part::All, &failure.message);
+                result.response.panics = failure.panics;
+                return result;
+            }
         }
         values[policy.slots.object as usize] = Some(Val::from(context.document(current.clone())));
         run.values = context.bump().alloc_slice_copy(&values);
@@ -125,9 +129,11 @@ fn mutate<'a>(
     };
     let mut response = RuleResponse::new("", Status::Pass, "success", Trace::of(Part::All));
     response.properties = properties;
+    // Of the missing object of a deletion nothing is left.
+    let is_empty = current.root().as_map().is_some_and(Map::is_empty);
     Evaluated {
         response,
-        patched: Some(current),
+        patched: Some(if is_empty { Document::null() } else { current }),
     }
 }
 

@@ -50,7 +50,7 @@ impl Stages<'_> {
             // `kyverno test` takes the kind of a subresource for a kind of its own.
             request.resource = self.served_kind(resource);
         }
-        let input = Input::new(&request, &self.world, &self.discovery, LENS);
+        let input = Input::new(&request, &self.world, &self.discovery, self.lens());
         let mut current = request.object.clone();
         let mut evaluated = Vec::new();
         for policy in &policies {
@@ -76,6 +76,14 @@ impl Stages<'_> {
         }
         *resource = current;
         self.existing(&policies, &input, resource, observed)
+    }
+
+    /// In a cluster, a NamespacedMutatingPolicy changes objects of its own namespace only.
+    fn lens(&self) -> Lens {
+        Lens {
+            namespaced_policies: self.case.in_cluster,
+            ..LENS
+        }
     }
 
     /// Evaluates the policies that change existing objects on each target.
@@ -120,7 +128,7 @@ impl Stages<'_> {
         let mut results: Vec<(&CompiledMutatingPolicy, Evaluated)> = Vec::new();
         let mut patched = None;
         for (policy, selected) in policies.iter().zip(selected) {
-            let input = Input::new(&request, &self.world, &self.discovery, LENS);
+            let input = Input::new(&request, &self.world, &self.discovery, self.lens());
             let is_selected = match selected {
                 Some(keys) => keys.contains(&key),
                 None => policy.selects_target(&input),

@@ -448,7 +448,11 @@ fn schedule_problem(schedule: &str) -> Option<String> {
     }
     let fields: Vec<&str> = text.split_whitespace().collect();
     if fields.len() != 5 {
-        return Some(format!("expected exactly 5 fields, found {}: {fields:?}", fields.len()));
+        return Some(format!(
+            "expected exactly 5 fields, found {}: [{}]",
+            fields.len(),
+            fields.join(" ")
+        ));
     }
     let bounds: [(i64, i64, &[&str], i64); 5] = [
         (0, 59, &[], 0),

@@ -110,7 +110,9 @@ pub(super) fn config_key(text: &str) -> Vec<String> {
     }
     let fits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     if !fits {
-        out.push("a valid config key must consist of alphanumeric characters, '-', '_' or '.'".to_owned());
+        let text = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
+                    'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+        out.push(text.to_owned());
     } else if text == "." {
         out.push("must not be '.'".to_owned());
     } else if text == ".." {
