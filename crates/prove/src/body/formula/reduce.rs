@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Arena, AtomId, Formula, Node, Signature};
+use super::{Arena, AtomId, Formula, Node, Signature, signature_of};
 
 impl Arena {
     /// The same formula without what its own parts decide: in `a && (!a || b)` only `b` is left of the second.
@@ -85,7 +85,7 @@ impl Values {
         let ids: Vec<AtomId> = atoms.keys().copied().collect();
         Self {
             atoms,
-            signature: Arena::signature_of(&ids),
+            signature: signature_of(&ids),
             made: FxHashMap::default(),
         }
     }
