@@ -4,16 +4,19 @@
 //! normal form. No upstream counterpart.
 
 mod atoms;
+mod nodes;
 mod notes;
 mod reduce;
 mod substitute;
 
-use std::{rc::Rc, sync::Arc};
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use kyvtest_go_compat::text::quantity::Quantity;
 
+use self::nodes::Nodes;
+pub(super) use self::nodes::{Node, Signature, signature_of};
 use super::{
     shape::{Inner, Kind, Shape},
     text::Predicate,
@@ -117,19 +120,6 @@ impl std::hash::Hash for Amount {
     }
 }
 
-/// A formula's structure.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Node {
-    False,
-    True,
-    Literal(AtomId, bool),
-    And(Rc<[Formula]>),
-    Or(Rc<[Formula]>),
-}
-
-/// The atoms of a formula, each as one of the bits: a formula without a bit has none of its atoms.
-pub(super) type Signature = u128;
-
 /// Which values two maps share.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shared {
@@ -156,11 +146,7 @@ pub(super) struct Arena {
     place_ids: FxHashMap<(Option<Place>, Step), Place>,
     atoms: Vec<Atom>,
     atom_ids: FxHashMap<Atom, AtomId>,
-    nodes: Vec<Node>,
-    /// Of each node.
-    signatures: Vec<Signature>,
-    node_ids: FxHashMap<Node, Formula>,
-    negations: FxHashMap<Formula, Formula>,
+    nodes: Nodes,
     reductions: FxHashMap<Formula, Formula>,
     /// Maps some of whose values are those of other maps.
     shared: Vec<(Place, Place, Shared)>,
@@ -186,15 +172,12 @@ pub(super) struct Arena {
 
 impl Arena {
     pub(super) fn new() -> Self {
-        let mut arena = Self {
+        Self {
             places: Vec::new(),
             place_ids: FxHashMap::default(),
             atoms: Vec::new(),
             atom_ids: FxHashMap::default(),
-            nodes: Vec::new(),
-            signatures: Vec::new(),
-            node_ids: FxHashMap::default(),
-            negations: FxHashMap::default(),
+            nodes: Nodes::new(),
             reductions: FxHashMap::default(),
             shared: Vec::new(),
             fields: FxHashMap::default(),
@@ -206,15 +189,12 @@ impl Arena {
             conversions: Vec::new(),
             lookups: Vec::new(),
             merged: None,
-        };
-        arena.node(Node::False);
-        arena.node(Node::True);
-        arena
+        }
     }
 
     /// How many formulas there are: the measure of a proof's memory.
     pub(super) fn size(&self) -> usize {
-        self.nodes.len()
+        self.nodes.count()
     }
 
     /// Says that a strategic merge goes through the new object.
@@ -441,34 +421,13 @@ impl Arena {
 
     // Formulas.
 
-    fn node(&mut self, node: Node) -> Formula {
-        if let Some(known) = self.node_ids.get(&node) {
-            return *known;
-        }
-        let id = Formula(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
-        let signature = match &node {
-            Node::False | Node::True => 0,
-            Node::Literal(atom, _) => Self::signature_of(&[*atom]),
-            Node::And(parts) | Node::Or(parts) => parts.iter().fold(0, |all, part| all | self.signature(*part)),
-        };
-        self.signatures.push(signature);
-        self.nodes.push(node.clone());
-        self.node_ids.insert(node, id);
-        id
-    }
-
     /// The signature of a formula.
     pub(super) fn signature(&self, formula: Formula) -> Signature {
-        self.signatures[formula.0 as usize]
-    }
-
-    /// The signature of a formula of these atoms.
-    pub(super) fn signature_of(atoms: &[AtomId]) -> Signature {
-        atoms.iter().fold(0, |all, atom| all | 1 << (atom.0 % Signature::BITS))
+        self.nodes.signature(formula)
     }
 
     pub(super) fn look(&self, formula: Formula) -> &Node {
-        &self.nodes[formula.0 as usize]
+        self.nodes.look(formula)
     }
 
     pub(super) fn atom(&self, id: AtomId) -> &Atom {
@@ -490,21 +449,21 @@ impl Arena {
                 id
             }
         };
-        self.node(Node::Literal(id, true))
+        self.nodes.literal(id, true)
     }
 
     pub(super) fn signed(&mut self, id: AtomId, holds: bool) -> Formula {
-        self.node(Node::Literal(id, holds))
+        self.nodes.literal(id, holds)
     }
 
     pub(super) fn not(&mut self, formula: Formula) -> Formula {
-        if let Some(known) = self.negations.get(&formula) {
-            return *known;
+        if let Some(known) = self.nodes.opposed(formula) {
+            return known;
         }
         let negated = match self.look(formula).clone() {
             Node::False => Formula::TRUE,
             Node::True => Formula::FALSE,
-            Node::Literal(atom, holds) => self.node(Node::Literal(atom, !holds)),
+            Node::Literal(atom, holds) => self.nodes.literal(atom, !holds),
             Node::And(parts) => {
                 let parts: Vec<Formula> = parts.iter().map(|part| self.not(*part)).collect();
                 self.or(parts)
@@ -514,8 +473,7 @@ impl Arena {
                 self.and(parts)
             }
         };
-        self.negations.insert(formula, negated);
-        self.negations.insert(negated, formula);
+        self.nodes.oppose(formula, negated);
         negated
     }
 
@@ -525,14 +483,6 @@ impl Arena {
 
     pub(super) fn or(&mut self, parts: impl IntoIterator<Item = Formula>) -> Formula {
         self.join(parts, false)
-    }
-
-    /// The opposite of a formula, if it was ever made.
-    fn known_negation(&self, formula: Formula) -> Option<Formula> {
-        match *self.look(formula) {
-            Node::Literal(atom, holds) => self.node_ids.get(&Node::Literal(atom, !holds)).copied(),
-            _ => self.negations.get(&formula).copied(),
-        }
     }
 
     /// The parts of a disjunction within a conjunction, or the other way round.
@@ -559,10 +509,8 @@ impl Arena {
         flat.sort_unstable();
         flat.dedup();
         let has = |part: &Formula| flat.binary_search(part).is_ok();
-        if flat
-            .iter()
-            .any(|part| self.known_negation(*part).is_some_and(|other| has(&other)))
-        {
+        let has_negation = |part: &Formula| self.nodes.known_negation(*part).is_some_and(|other| has(&other));
+        if flat.iter().any(has_negation) {
             return decisive;
         }
         let inner = |part: &Formula| self.inner(*part, is_and);
@@ -570,28 +518,33 @@ impl Arena {
         let atoms = flat.iter().fold(0, |all, part| all | self.signature(*part));
         let may_have = |part: &Formula| self.signature(*part) & !atoms == 0;
         // Absorption: `a || (a && b)` is `a`.
-        let absorbed = |part: &Formula| inner(part).iter().any(|part| may_have(part) && has(part));
+        let absorbs = |part: &Formula| may_have(part) && has(part);
         // Resolution: `a || (!a && b)` is `a || b`.
-        let resolved = |part: &Formula| may_have(part) && self.known_negation(*part).is_some_and(|other| has(&other));
-        let shrinks = |part: &Formula| inner(part).iter().any(resolved);
-        let (shrinking, flat): (Vec<Formula>, Vec<Formula>) =
-            flat.iter().copied().filter(|part| !absorbed(part)).partition(shrinks);
-        if !shrinking.is_empty() {
-            let rests: Vec<Vec<Formula>> = shrinking
+        let resolved = |part: &Formula| may_have(part) && has_negation(part);
+        // Mostly neither applies.
+        if flat
+            .iter()
+            .any(|part| inner(part).iter().any(|part| absorbs(part) || resolved(part)))
+        {
+            let (shrinking, mut parts): (Vec<Formula>, Vec<Formula>) = flat
                 .iter()
-                .map(|part| inner(part).iter().copied().filter(|part| !resolved(part)).collect())
-                .collect();
-            let mut parts = flat;
-            for rest in rests {
-                parts.push(self.join(rest, !is_and));
+                .copied()
+                .filter(|part| !inner(part).iter().any(absorbs))
+                .partition(|part| inner(part).iter().any(resolved));
+            if !shrinking.is_empty() {
+                let rest = |part| inner(part).iter().copied().filter(|part| !resolved(part)).collect();
+                let rests: Vec<Vec<Formula>> = shrinking.iter().map(rest).collect();
+                for rest in rests {
+                    parts.push(self.join(rest, !is_and));
+                }
+                return self.join(parts, is_and);
             }
-            return self.join(parts, is_and);
+            flat = parts;
         }
         match flat.as_slice() {
             [] => neutral,
             [one] => *one,
-            _ if is_and => self.node(Node::And(flat.into())),
-            _ => self.node(Node::Or(flat.into())),
+            parts => self.nodes.joined(parts, is_and),
         }
     }
 

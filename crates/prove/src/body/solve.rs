@@ -16,7 +16,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub(super) use self::theory::{Taste, Theory, class, integer_values};
 use self::{texts::Remembered, theory::Verdict};
 use super::{
-    formula::{Arena, Atom, AtomId, Formula, Node, Place, Signature, Step},
+    formula::{Arena, Atom, AtomId, Formula, Node, Place, Signature, Step, signature_of},
     shape::Kind,
 };
 
@@ -68,8 +68,10 @@ struct State {
     open: Vec<(Formula, usize)>,
     /// Statements that have got their elements.
     witnessed: FxHashSet<AtomId>,
-    /// Statements with the elements that they were checked for.
-    checked: FxHashSet<(AtomId, Vec<Place>)>,
+    /// Statements with the single elements that they were checked for.
+    checked: FxHashSet<(AtomId, Place)>,
+    /// Statements about several elements with those that they were checked for.
+    checked_together: FxHashSet<(AtomId, Vec<Place>)>,
     made: u32,
 }
 
@@ -86,6 +88,8 @@ pub(super) struct Solver<'s> {
     pub(super) refused: Vec<Formula>,
     unknown: Option<Cut>,
     remembered: Remembered,
+    /// That an element has not the property that no element has, by the statement and the element.
+    without: FxHashMap<(AtomId, Place), Formula>,
 }
 
 /// How many elements are made before those that are there are tried first.
@@ -106,6 +110,7 @@ impl<'s> Solver<'s> {
             refused: Vec::new(),
             unknown: None,
             remembered: Remembered::default(),
+            without: FxHashMap::default(),
         }
     }
 
@@ -176,9 +181,15 @@ impl<'s> Solver<'s> {
             open.extend(std::mem::take(&mut state.goals).into_iter().map(|goal| (goal, 0)));
             open.reverse();
             let mut kept = Vec::new();
+            // Most goals were simplified at the same time.
+            let mut span = (0, 0);
+            let mut assigned = 0;
             while let Some((goal, since)) = open.pop() {
                 let now = state.model.order.len();
-                let assigned = Arena::signature_of(&state.model.order[since..]);
+                if span != (since, now) {
+                    span = (since, now);
+                    assigned = signature_of(&state.model.order[since..]);
+                }
                 let goal = self.simplify(goal, (&state.model.values, assigned), &mut known);
                 match self.arena.look(goal).clone() {
                     Node::True => {}
@@ -471,12 +482,21 @@ impl<'s> Solver<'s> {
     /// Checks that fewer elements have a property than a statement says.
     fn refute(&mut self, state: &mut State, atom: AtomId, (list, bound, body, count): (Place, Place, Formula, u32)) {
         let candidates = self.candidates(state, list);
+        if count == 1 {
+            for candidate in candidates {
+                if state.checked.insert((atom, candidate.1)) {
+                    let goal = self.without(atom, (bound, body), candidate);
+                    state.goals.push(goal);
+                }
+            }
+            return;
+        }
         let Some(choices) = subsets(candidates.len(), count as usize) else {
             return;
         };
         for choice in choices {
             let elements: Vec<Place> = choice.iter().map(|at| candidates[*at].1).collect();
-            if !state.checked.insert((atom, elements)) {
+            if !state.checked_together.insert((atom, elements)) {
                 continue;
             }
             let mut ways = Vec::new();
@@ -489,6 +509,23 @@ impl<'s> Solver<'s> {
             let goal = self.arena.or(ways);
             state.goals.push(goal);
         }
+    }
+
+    /// That an element is not there, or has not a property.
+    fn without(
+        &mut self,
+        atom: AtomId,
+        (bound, body): (Place, Formula),
+        (there, element): (Formula, Place),
+    ) -> Formula {
+        if let Some(known) = self.without.get(&(atom, element)) {
+            return *known;
+        }
+        let holds = self.arena.substitute(body, bound, element);
+        let (absent, fails) = (self.arena.not(there), self.arena.not(holds));
+        let goal = self.arena.or([absent, fails]);
+        self.without.insert((atom, element), goal);
+        goal
     }
 }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Arena, AtomId, Formula, Node};
+use super::{Arena, AtomId, Formula, Node, Signature, signature_of};
 
 impl Arena {
     /// The same formula without what its own parts decide: in `a && (!a || b)` only `b` is left of the second.
@@ -26,18 +26,19 @@ impl Arena {
                     known.insert(*atom, *holds == is_and);
                 }
             }
+            let mut values = Values::of(known);
             let mut changed = false;
             for part in &mut reduced {
                 if matches!(self.look(*part), Node::Literal(..)) {
                     continue;
                 }
-                let simpler = self.assigned(*part, &known);
+                let simpler = self.assigned(*part, &mut values);
                 if simpler != *part {
                     *part = self.reduced(simpler);
                     changed = true;
                 }
             }
-            if !changed || known.is_empty() {
+            if !changed {
                 break;
             }
         }
@@ -48,26 +49,44 @@ impl Arena {
     }
 
     /// A formula in which some atoms have values.
-    fn assigned(&mut self, formula: Formula, values: &FxHashMap<AtomId, bool>) -> Formula {
-        if values.is_empty() {
+    fn assigned(&mut self, formula: Formula, values: &mut Values) -> Formula {
+        if self.signature(formula) & values.signature == 0 {
             return formula;
         }
-        match self.look(formula) {
-            Node::True | Node::False => formula,
-            Node::Literal(atom, holds) => match values.get(atom) {
-                Some(value) => Formula::of(value == holds),
-                None => formula,
-            },
-            Node::And(parts) => {
-                let parts = Rc::clone(parts);
-                let made: Vec<Formula> = parts.iter().map(|part| self.assigned(*part, values)).collect();
-                self.and(made)
+        let (parts, is_and) = match self.look(formula) {
+            Node::True | Node::False => return formula,
+            Node::Literal(atom, holds) => {
+                let value = values.atoms.get(atom);
+                return value.map_or(formula, |value| Formula::of(value == holds));
             }
-            Node::Or(parts) => {
-                let parts = Rc::clone(parts);
-                let made: Vec<Formula> = parts.iter().map(|part| self.assigned(*part, values)).collect();
-                self.or(made)
-            }
+            Node::And(parts) => (Rc::clone(parts), true),
+            Node::Or(parts) => (Rc::clone(parts), false),
+        };
+        // Formulas share their parts: without the memory, one is visited as often as there are ways to it.
+        if let Some(known) = values.made.get(&formula) {
+            return *known;
+        }
+        let made: Vec<Formula> = parts.iter().map(|part| self.assigned(*part, values)).collect();
+        let made = self.join(made, is_and);
+        values.made.insert(formula, made);
+        made
+    }
+}
+
+/// Values of atoms, and the formulas that were simplified with them.
+struct Values {
+    atoms: FxHashMap<AtomId, bool>,
+    signature: Signature,
+    made: FxHashMap<Formula, Formula>,
+}
+
+impl Values {
+    fn of(atoms: FxHashMap<AtomId, bool>) -> Self {
+        let ids: Vec<AtomId> = atoms.keys().copied().collect();
+        Self {
+            atoms,
+            signature: signature_of(&ids),
+            made: FxHashMap::default(),
         }
     }
 }
