@@ -6,7 +6,6 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
 };
 
 use kyvtest::{
@@ -14,19 +13,9 @@ use kyvtest::{
     suite::{self, Disk, Files, Options},
 };
 
-const GOOD: &str = "fixtures/bad-input/good";
+use crate::program::timeless as kyvtest;
 
-fn kyvtest(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kyvtest"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env_clear()
-        // A pinned clock: times are not shown.
-        .env("KYVTEST_NOW", "2026-11-16T00:00:00Z")
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .expect("the binary starts")
-}
+const GOOD: &str = "fixtures/bad-input/good";
 
 /// Runs a directory next to the good suite; returns exit code and output, the same in both formats. The good suite must
 /// pass, and the code must be 2 exactly if some input cannot be used.

@@ -4,32 +4,10 @@ use std::{
     fs::File,
     io::Read as _,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kyvtest"));
-    // A clean environment: independent of the caller's terminal width and colours.
-    command
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env_clear()
-        .args(args)
-        .stdin(Stdio::null());
-    command
-}
-
-fn kyvtest(args: &[&str]) -> Output {
-    command(args).output().expect("the binary starts")
-}
-
-/// Everything about a run in one string.
-fn shown(output: &Output) -> String {
-    let code = output.status.code().map_or("none".to_owned(), |code| code.to_string());
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let text = format!("exit code: {code}\n--- stdout\n{stdout}\n--- stderr\n{stderr}");
-    text.replace('\u{1b}', "ESC")
-}
+use crate::program::{command, kyvtest, shown};
 
 macro_rules! snapshot {
     ($name:literal, $($arg:literal),*) => {

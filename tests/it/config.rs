@@ -4,7 +4,10 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::report::{NOW, kyvtest, scratch, with};
+use crate::{
+    program::{kyvtest, with},
+    report::{NOW, scratch},
+};
 
 #[test]
 fn profiles_are_options() {

@@ -4,7 +4,6 @@ use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
 };
 
 use kyvtest::{
@@ -14,24 +13,9 @@ use kyvtest::{
 };
 use serde_json::Value;
 
+use crate::program::{kyvtest, shown};
+
 const NOW: &str = "--now=2026-11-16T00:00:00Z";
-
-fn kyvtest(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kyvtest"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env_clear()
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .expect("the binary starts")
-}
-
-fn shown(output: &Output) -> String {
-    let code = output.status.code().map_or("none".to_owned(), |code| code.to_string());
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    format!("exit code: {code}\n--- stdout\n{stdout}\n--- stderr\n{stderr}").replace('\u{1b}', "ESC")
-}
 
 fn json(args: &[&str]) -> Value {
     let output = kyvtest(args);

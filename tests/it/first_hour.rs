@@ -6,43 +6,15 @@ use std::{
     fs,
     io::Read as _,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
+use crate::program::{code, command, json, kyvtest, stderr, stdout};
+
 const NOW: &str = "--now=2026-11-16T00:00:00Z";
-
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kyvtest"));
-    command
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env_clear()
-        .args(args)
-        .stdin(Stdio::null());
-    command
-}
-
-fn kyvtest(args: &[&str]) -> Output {
-    command(args).output().expect("the binary starts")
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().expect("an exit code")
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).expect("JSON")
-}
 
 fn scratch(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("first-hour").join(name);

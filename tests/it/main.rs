@@ -21,6 +21,7 @@ mod matching;
 mod migrate;
 mod one_way;
 mod pairs;
+mod program;
 mod report;
 mod run;
 mod schema;

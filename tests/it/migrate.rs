@@ -3,19 +3,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
 };
 
 use serde_json::Value;
 
-const SUITE: &str = "fixtures/migrate/suite";
+use crate::program::kyvtest;
 
-fn kyvtest(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kyvtest"))
-        .args(args)
-        .output()
-        .expect("kyvtest runs")
-}
+const SUITE: &str = "fixtures/migrate/suite";
 
 fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);

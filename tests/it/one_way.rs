@@ -1,34 +1,11 @@
 //! Every command sees the same policies and the same cluster: identity across namespaces, scopes of custom kinds,
 //! rejected policies, bindings without a policy, exit codes.
 
-use std::{
-    fmt::Write as _,
-    process::{Command, Output, Stdio},
-};
+use std::fmt::Write as _;
 
 use serde_json::Value;
 
-fn kyvtest(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kyvtest"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env_clear()
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .expect("the binary starts")
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().expect("an exit code")
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).expect("JSON")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use crate::program::{code, json, kyvtest, stderr};
 
 #[test]
 fn policies_of_the_same_name_do_not_mix_their_verdicts() {

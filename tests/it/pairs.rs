@@ -1,29 +1,19 @@
 //! `prove A --to B`, `prove --pairs`, `diff --prove` and `run --prove --to` with policies of different texts: explanations,
 //! suggested edits, options and exit codes.
 
-use std::{
-    fs,
-    process::{Command, Output},
-};
+use std::{fs, process::Output};
 
 use serde_json::{Value, json};
 
 use crate::schema::problems;
 
+use crate::program::{json, kyvtest};
+
 const BEFORE: &str = "examples/rewrite/before.yaml";
 const AFTER: &str = "examples/rewrite/after.yaml";
 
-fn kyvtest(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kyvtest"));
-    command.args(args).output().expect("the program runs")
-}
-
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
 /// A file in the directory for tests.

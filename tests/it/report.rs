@@ -1,31 +1,15 @@
 //! One run with each outcome in every format: the output, its completeness, selection, limits and merging.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::{Command, Output, Stdio},
-};
+use std::{fs, path::PathBuf};
 
 use serde_json::Value;
 
-use crate::schema;
+use crate::{
+    program::{kyvtest, with},
+    schema,
+};
 
 pub(crate) const NOW: [&str; 2] = ["--now", "2026-11-16T00:00:00Z"];
-
-pub(crate) fn with(args: &[&str], environment: &[(&str, &str)]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kyvtest"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env_clear()
-        .envs(environment.iter().copied())
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .expect("the binary starts")
-}
-
-pub(crate) fn kyvtest(args: &[&str]) -> Output {
-    with(args, &[])
-}
 
 /// The report of the run with each outcome, warnings and errors on the other stream included.
 fn written(format: &str, more: &[&str]) -> String {

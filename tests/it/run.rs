@@ -1,11 +1,6 @@
 //! `kyvtest run` for users and programs: expectations of the sidecar, reports, exit codes.
 
-use std::{
-    collections::HashSet,
-    fs,
-    path::PathBuf,
-    process::{Command, Output, Stdio},
-};
+use std::{collections::HashSet, fs, path::PathBuf};
 
 use roxmltree::{Document, Node};
 use serde_json::Value;
@@ -14,24 +9,7 @@ use crate::schema;
 
 use schema::problems;
 
-fn kyvtest(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kyvtest"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env_clear()
-        // A pinned clock: times are not shown.
-        .env("KYVTEST_NOW", "2026-11-16T00:00:00Z")
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .expect("the binary starts")
-}
-
-fn shown(output: &Output) -> String {
-    let code = output.status.code().map_or("none".to_owned(), |code| code.to_string());
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    format!("exit code: {code}\n--- stdout\n{stdout}\n--- stderr\n{stderr}").replace('\u{1b}', "ESC")
-}
+use crate::program::{shown, timeless as kyvtest};
 
 fn json(args: &[&str]) -> (i32, Value) {
     let output = kyvtest(&[&["run", "-o", "json"], args].concat());
