@@ -29,7 +29,7 @@ mod server;
 mod warning;
 
 pub use check::{check, check_mutating};
-pub use mutate::{DeniedBy, Mutated, MutationDenial};
+pub use mutate::{DeniedBy, Mutated, MutationDenial, rerun_plugins};
 pub use mutating::CompiledMutatingPolicy;
 pub use offline::OfflineMutation;
 pub use policy::{Binding, CompiledNativePolicy};

@@ -24,7 +24,7 @@ use kyvtest_model::{
     kube::{Environment, GroupVersionKind, Operation, Request},
     verdict::{Effect, Status, Verdict},
 };
-use kyvtest_normalise::{Cluster, Kind, Operation as Writes, Request as Target, plugins_again};
+use kyvtest_normalise::{Cluster, Kind, Operation as Writes, Refused, Request as Target, plugins_again};
 use pass::{Key, Pass};
 
 /// The result of the mutating phase.
@@ -182,8 +182,14 @@ pub(super) fn mutate(
     let left = outcome.object.clone();
     match rerun_plugins(request, &outcome.object, cluster) {
         Ok(object) => outcome.object = object,
-        Err(refusal) => {
-            outcome.refusal = Some(refusal);
+        Err(refused) => {
+            outcome.refusal = Some(MutationDenial {
+                by: DeniedBy::Later,
+                code: refused.code(),
+                reason: refused.stage.reason().to_owned(),
+                message: refused.message.clone(),
+                causes: vec![refused.message],
+            });
             return outcome;
         }
     }
@@ -198,7 +204,11 @@ pub(super) fn mutate(
     outcome
 }
 
-fn rerun_plugins(request: &Request, object: &Document, cluster: &Cluster) -> Result<Document, MutationDenial> {
+/// Runs the plugins again on an object that was changed after they saw the request.
+///
+/// # Errors
+/// The plugin's reason to reject the object.
+pub fn rerun_plugins(request: &Request, object: &Document, cluster: &Cluster) -> Result<Document, Refused> {
     let operation = match request.operation {
         Operation::Create => Writes::Create,
         Operation::Update => Writes::Update,
@@ -217,13 +227,7 @@ fn rerun_plugins(request: &Request, object: &Document, cluster: &Cluster) -> Res
         namespace: &request.namespace,
         ..Target::default()
     };
-    plugins_again(kind, &request.object, object, target, cluster).map_err(|refused| MutationDenial {
-        by: DeniedBy::Later,
-        code: refused.code(),
-        reason: refused.stage.reason().to_owned(),
-        message: refused.message.clone(),
-        causes: vec![refused.message],
-    })
+    plugins_again(kind, &request.object, object, target, cluster)
 }
 
 /// The server's error if an object is of another kind than the request's.

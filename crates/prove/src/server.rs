@@ -20,7 +20,7 @@ use kyvtest_model::{
 };
 use kyvtest_normalise::{
     Cause, Cluster, Kind, Mutation, Operation as Writes, Plugin, Raw, Request as Target, decode, decode_changed,
-    finish, is_known, locate, mutated, normalise, plugins, plugins_again, same_identity, stored_object,
+    finish, is_known, locate, mutated, normalise, plugins, same_identity, stored_object,
 };
 
 pub use kyvtest_normalise::{Reason, Refused};
@@ -231,25 +231,7 @@ impl Server {
     /// # Errors
     /// The refusal of a plugin.
     pub fn reinvoke(&self, request: &Request, object: &Document) -> Result<Document, Refused> {
-        let operation = match request.operation {
-            Operation::Create => Writes::Create,
-            Operation::Update => Writes::Update,
-            Operation::Delete | Operation::Connect => return Ok(object.clone()),
-        };
-        if !request.resource.subresource.is_empty() {
-            return Ok(object.clone());
-        }
-        let api_version = request.resource.object_kind.api_version();
-        let kind = Kind {
-            api_version: &api_version,
-            name: &request.resource.object_kind.kind,
-        };
-        let target = Target {
-            operation,
-            namespace: &request.namespace,
-            ..Target::default()
-        };
-        plugins_again(kind, &request.object, object, target, &self.cluster)
+        kyvtest_apiserver::rerun_plugins(request, object, &self.cluster)
     }
 
     /// Replaces the object of a prepared and mutated request by the one that validating policies see: after the strategy,
