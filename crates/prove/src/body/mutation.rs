@@ -9,14 +9,14 @@
 //! What a proof rests on, beyond [`super`]: plugins of the API server that run again change nothing that they have changed
 //! before; a side has its policies in the given order.
 //!
-//! Known limits: mutate rules of ClusterPolicies and Policies are compared by their texts and searched; several policies that
-//! apply to one class of requests are, too.
+//! Known limits: several policies that change the same requests are searched only.
 
 mod applied;
 mod guards;
 mod hunt;
 mod objects;
 mod paths;
+mod sequence;
 mod side;
 
 use kyvtest_cel::host::Mocks;

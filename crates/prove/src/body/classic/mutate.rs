@@ -4,7 +4,7 @@
 //! `kyvtest_kyverno::classic` and `kyvtest_patch`. Anchors are resolved against the object before the patch; what they decide
 //! becomes conditions.
 //!
-//! Known limits: variables inside of texts, anchors on maps and lists, elements with conditions and additions, loops that
+//! Known limits: several variables in one text, operators in conditions on maps, anchors on lists, elements with conditions and additions, loops that
 //! patch anything but their own elements.
 
 mod loops;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::policy::Rule;
+use kyvtest_patch::json6902;
 use kyvtest_pattern::{Anchor, AnchorKind};
 use serde_json::{Map, Value as Json};
 
@@ -47,9 +48,15 @@ pub(in crate::body) struct Mutated {
     pub(in crate::body) object: Value,
 }
 
-/// Evaluates a mutate rule that matches.
-pub(in crate::body) fn mutated(arena: &mut Arena, rule: &Rule, request: &Request<'_>) -> Result<Mutated> {
-    let (Some(mutate), Some(place)) = (&rule.mutate, request.object) else {
+/// Evaluates a mutate rule that matches on an object, which is that of the request or what rules before made of it. Variables
+/// and conditions read the request.
+pub(in crate::body) fn mutated(
+    arena: &mut Arena,
+    rule: &Rule,
+    request: &Request<'_>,
+    object: &Value,
+) -> Result<Mutated> {
+    let Some(mutate) = &rule.mutate else {
         return unsupported("a rule that does not mutate");
     };
     let mutate = json(Some(mutate));
@@ -80,14 +87,13 @@ pub(in crate::body) fn mutated(arena: &mut Arena, rule: &Rule, request: &Request
         in_list: false,
         errors: Vec::new(),
     };
-    let object = Value::of(Sym::At(place));
     let patched = match mutate["foreach"].as_array() {
-        Some(blocks) => reader.blocks(blocks, object)?,
+        Some(blocks) => reader.blocks(blocks, object.clone())?,
         None => {
             // Variables are replaced in the whole rule.
             let source = rule.source.document().root().to_serde();
             reader.variables(&source)?;
-            reader.once(&mutate, &object)?
+            reader.once(&mutate, object)?
         }
     };
     let errors = reader.errors;
@@ -180,7 +186,12 @@ impl Reader<'_, '_, '_, '_> {
                 None => (None, written.as_str()),
                 Some(anchor) => (Some(anchor.kind), anchor.key),
             };
-            let own = self.field(resource, key)?;
+            // Only anchors look at what is there.
+            let own = if kind.is_some() || has_anchor(value, &|_| true) {
+                self.field(resource, key)?
+            } else {
+                Entry::absent()
+            };
             match kind {
                 None => made.push((Arc::from(key), Formula::TRUE, self.tree(value, &own)?)),
                 Some(AnchorKind::AddIfNotPresent) => {
@@ -309,10 +320,18 @@ impl Reader<'_, '_, '_, '_> {
             return unsupported("a condition of a patch on a made value");
         };
         let fits = match pattern {
-            Json::Object(entries) if entries.is_empty() => self.arena.is_kind(place, Kind::Map),
-            Json::Object(_) | Json::Array(_) | Json::Null => {
-                return unsupported("a condition of a patch on a map or a list");
+            Json::Object(entries) => {
+                let mut parts = vec![self.arena.is_kind(place, Kind::Map)];
+                for (key, pattern) in entries {
+                    if !is_plain_key(key) || !is_plain_pattern(pattern) {
+                        return unsupported("a condition of a patch on a map, with operators, anchors or wildcards");
+                    }
+                    let own = self.field(field, key)?;
+                    parts.push(self.holds(&own, pattern)?);
+                }
+                self.arena.and(parts)
             }
+            Json::Array(_) | Json::Null => return unsupported("a condition of a patch on a list"),
             Json::String(text) if is_variable(text) => return unsupported("a variable in a condition of a patch"),
             scalar => {
                 let kinds = self.arena.shape(place).kinds;
@@ -471,7 +490,8 @@ impl Reader<'_, '_, '_, '_> {
         if is_variable(&plain) {
             return unsupported("a variable in the text of a JSON patch");
         }
-        let Ok(document) = Document::from_yaml(&plain) else {
+        // Upstream's reader takes less than YAML is: a list in brackets must be JSON.
+        let (Ok(_), Ok(document)) = (json6902::Patch::from_text(&plain), Document::from_yaml(&plain)) else {
             return unsupported("a JSON patch that cannot be read");
         };
         let Json::Array(items) = document.root().to_serde() else {
@@ -555,6 +575,26 @@ fn pieces(text: &str) -> Result<(Vec<(String, Json)>, String)> {
         return unsupported("a reference in a patch");
     }
     Ok((variables, rest.to_owned()))
+}
+
+fn is_plain_key(key: &str) -> bool {
+    Anchor::parse(key).is_none() && !is_variable(key) && !key.contains(['*', '?'])
+}
+
+/// Whether a pattern inside of a condition is a word, or a map of words: it does not hold for a missing value, and if upstream
+/// leaves it in the patch, it changes nothing where it holds.
+fn is_plain_pattern(pattern: &Json) -> bool {
+    match pattern {
+        Json::Object(_) => true,
+        Json::String(text) => {
+            text.starts_with(|first: char| first.is_ascii_lowercase())
+                && text
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '/'))
+                && !matches!(text.as_str(), "true" | "false" | "null")
+        }
+        _ => false,
+    }
 }
 
 fn is_text(arena: &Arena, place: Place) -> bool {

@@ -7,12 +7,14 @@ use kyvtest_apiserver::matching::{self, Match};
 use kyvtest_cel::{observe::Place, profile::Profile, program::Program};
 use kyvtest_kyverno::{
     cel_policy::is_in_namespace,
-    constraints,
-    matching::{self as selection, Selection},
+    constraints, exception, matching as selection,
     mutating_policy::CompiledMutatingPolicy,
-    webhook::{Delivery, RegisteredCondition},
+    webhook::{Delivery, RegisteredCondition, Webhook},
 };
-use kyvtest_model::kube::{Discovery, Resource, may_have_floats};
+use kyvtest_model::{
+    kube::{Discovery, Resource, may_have_floats},
+    policy::Rule,
+};
 use kyvtest_normalise::schema;
 
 use super::{
@@ -39,7 +41,7 @@ pub(super) struct Applied<'s> {
     /// The policies that may change objects.
     pub(super) units: Vec<AppliedUnit<'s>>,
     /// The mutate rules that may.
-    pub(super) rules: Vec<AppliedRule>,
+    pub(super) rules: Vec<AppliedRule<'s>>,
     /// Some policy changes the object.
     pub(super) changes: Formula,
     /// The request is refused before any mutation.
@@ -56,8 +58,11 @@ pub(super) struct AppliedUnit<'s> {
     pub(super) condition_errors: Formula,
 }
 
-/// A mutate rule with what it does.
-pub(super) struct AppliedRule {
+/// A mutate rule with what it does to the object of the request.
+pub(super) struct AppliedRule<'s> {
+    pub(super) rule: &'s Rule,
+    /// The policy of the rule.
+    pub(super) policy: &'s RuleUnits,
     /// When the rule changes the object, or fails.
     pub(super) changes: Formula,
     /// When it fails, of these requests.
@@ -102,71 +107,114 @@ impl MutatingSide {
     }
 }
 
+/// The requests of a class that a webhook delivers, and those that each rule of its policy is evaluated on.
+type Selected = Option<(Formula, Vec<Formula>)>;
+
+/// What matching comes to for a rule.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Selection {
+    Evaluated,
+    /// Not matched, or lifted by an exception.
+    Skipped,
+    Unsupported(&'static str),
+}
+
 impl MutatingSide {
-    /// Adds the mutate rules of a policy.
-    fn of_rules<'d>(
+    /// On which requests of a class the rules of a policy are evaluated; `None` if its webhook delivers none.
+    fn selected<'d>(
         &self,
         rules: &RuleUnits,
         arena: &mut Arena,
         (request, discovery): (&Request<'d>, &'d Discovery),
-        applied: &mut Applied<'_>,
-    ) -> Result<()> {
-        let (policy, webhook) = (&rules.policy, &rules.webhook);
-        if !self.loaded().exceptions.is_empty() {
-            return unsupported("exceptions to mutate rules");
-        }
-        if policy.metadata.namespace.is_some() || !webhook.match_conditions().is_empty() {
-            return unsupported("mutate rules of a policy with a namespace or with match conditions");
-        }
-        if request.seen.object_kind.kind != request.seen.kind {
-            return unsupported("a subresource of another kind");
-        }
-        if !policy.spec.admission || request.object.is_none() {
-            return Ok(());
-        }
+    ) -> Result<Selected> {
         let cell = &request.cell;
+        let key = rules.policy.key();
+        let namespace = rules.policy.metadata.namespace.as_ref();
         let found = paths(arena, request, |facts| {
-            let delivered = webhook.delivers(cell, discovery, facts).of_cell(cell)?;
-            let matched: Vec<bool> = rules
+            let delivered = rules.webhook.delivers(cell, discovery, facts).of_cell(cell)?;
+            let selections: Vec<Selection> = rules
                 .rules
                 .iter()
                 .map(|rule| {
-                    let selection = Selection {
+                    let selection = selection::Selection {
                         matches: &rule.matches,
                         exclude: rule.exclude.as_ref(),
-                        policy_namespace: "",
+                        policy_namespace: namespace.map_or("", |namespace| namespace.value.as_str()),
                     };
-                    selection::applies(selection, &delivered, facts)
+                    if !selection::applies(selection, &delivered, facts) {
+                        return Selection::Skipped;
+                    }
+                    let names = (key.as_str(), rule.name.value.as_str());
+                    let lifting = exception::matching(&self.exceptions, names, &delivered, facts);
+                    match lifting.iter().any(|exception| exception.is_plain()) {
+                        true if may_fail_before(rule) => Selection::Unsupported(
+                            "an exception to a rule with `context` or `preconditions`, whose errors come first",
+                        ),
+                        true => Selection::Skipped,
+                        false if lifting.is_empty() => Selection::Evaluated,
+                        false => Selection::Unsupported("an exception with conditions"),
+                    }
                 })
                 .collect();
-            Some((delivered.resource.gvr() == request.seen.gvr(), matched))
+            Some((delivered.resource.gvr() == request.seen.gvr(), selections))
         });
         let Some(found) = found else {
             return unsupported("matching has too many paths");
         };
-        let mut matched: Vec<Vec<Formula>> = vec![Vec::new(); rules.rules.len()];
+        let mut delivered = Vec::new();
+        let mut evaluated: Vec<Vec<Formula>> = vec![Vec::new(); rules.rules.len()];
         for (condition, outcome) in found {
             let Some((as_is, own)) = outcome else { continue };
             if !as_is {
                 return unsupported(CONVERTED);
             }
+            delivered.push(condition);
             for (at, own) in own.into_iter().enumerate() {
-                if own {
-                    matched[at].push(condition);
+                match own {
+                    Selection::Evaluated => evaluated[at].push(condition),
+                    Selection::Skipped => {}
+                    Selection::Unsupported(reason) => return unsupported(reason),
                 }
             }
         }
+        let delivered = arena.or(delivered);
+        let evaluated = evaluated.into_iter().map(|own| arena.or(own)).collect();
+        Ok((delivered != Formula::FALSE).then_some((delivered, evaluated)))
+    }
+
+    /// Adds the mutate rules of a policy.
+    fn of_rules<'s, 'd>(
+        &'s self,
+        rules: &'s RuleUnits,
+        arena: &mut Arena,
+        (request, discovery): (&Request<'d>, &'d Discovery),
+        applied: &mut Applied<'s>,
+    ) -> Result<()> {
+        let (policy, webhook) = (&rules.policy, &rules.webhook);
+        if request.seen.object_kind.kind != request.seen.kind {
+            return unsupported("a subresource of another kind");
+        }
+        let Some(place) = request.object.filter(|_| policy.spec.admission) else {
+            return Ok(());
+        };
+        let before = Value::of(Sym::At(place));
+        let Some((delivered, matched)) = self.selected(rules, arena, (request, discovery))? else {
+            return Ok(());
+        };
+        let called = called(webhook, arena, (request, delivered), applied)?;
         for (rule, matched) in rules.rules.iter().zip(matched) {
-            let matched = arena.or(matched);
+            let matched = arena.and([matched, called]);
             if matched == Formula::FALSE {
                 continue;
             }
-            let Mutated { applies, error, object } = classic::mutated(arena, rule, request)?;
+            let Mutated { applies, error, object } = classic::mutated(arena, rule, request, &before)?;
             let concerned = arena.or([applies, error]);
             let changes = arena.and([matched, concerned]);
             let error = arena.and([matched, error]);
             applied.changes = arena.or([applied.changes, changes]);
             applied.rules.push(AppliedRule {
+                rule,
+                policy: rules,
                 changes,
                 error,
                 ignores: !webhook.fails(),
@@ -175,6 +223,31 @@ impl MutatingSide {
         }
         Ok(())
     }
+}
+
+/// Whether something is evaluated before the exceptions to a rule.
+fn may_fail_before(rule: &Rule) -> bool {
+    let parts = [&rule.context, &rule.preconditions];
+    let mut parts = parts.into_iter().flatten();
+    parts.any(|part| !part.node().is_null())
+}
+
+/// When the conditions of a webhook hold, of the requests that it may get. If one of them cannot be evaluated, the API server
+/// denies the request.
+fn called(
+    webhook: &Webhook,
+    arena: &mut Arena,
+    (request, delivered): (&Request<'_>, Formula),
+    applied: &mut Applied<'_>,
+) -> Result<Formula> {
+    let conditions = webhook.match_conditions();
+    let texts: Vec<String> = conditions.iter().map(RegisteredCondition::registered).collect();
+    let called = Condition::new(Engine::Native, Viewer::Webhook, &webhook.programs(), request).all(arena, &texts)?;
+    if webhook.fails() {
+        let refused = arena.and([delivered, called.error]);
+        applied.denies = arena.or([applied.denies, refused]);
+    }
+    Ok(called.holds)
 }
 
 fn kyverno<'s, 'd>(
@@ -230,16 +303,10 @@ fn kyverno<'s, 'd>(
     if delivered == Formula::FALSE {
         return Ok(());
     }
-    let conditions = webhook.match_conditions();
-    let texts: Vec<String> = conditions.iter().map(RegisteredCondition::registered).collect();
-    let called = Condition::new(Engine::Native, Viewer::Webhook, &webhook.programs(), request).all(arena, &texts)?;
-    if webhook.fails() {
-        let refused = arena.and([delivered, called.error]);
-        applied.denies = arena.or([applied.denies, refused]);
-    }
+    let called = called(webhook, arena, (request, delivered), applied)?;
     for ((variant, text), matched) in variants.iter().zip(matched) {
         let matched = arena.or(matched);
-        let matched = arena.and([matched, called.holds]);
+        let matched = arena.and([matched, called]);
         if matched == Formula::FALSE {
             continue;
         }

@@ -12,14 +12,17 @@ use kyvtest_cel::{
     syntax::parse,
 };
 use kyvtest_kyverno::mutating_policy::CompiledMutatingPolicy;
+use kyvtest_model::policy::ApplyRules;
 use rustc_hash::FxHashMap;
 
 use super::{
-    applied::{Applied, Condition},
+    applied::{Applied, AppliedRule, Condition},
     guards::{Engine, UnitText},
+    sequence,
 };
 use crate::body::{
     cel::{self, Surroundings},
+    classic::{self, Mutated},
     document::{Atomics, Patched, apply_configuration, apply_operations, operations},
     formula::{Arena, Formula, Place},
     request::{Request, Viewer},
@@ -35,11 +38,13 @@ pub(super) struct Outcome {
 }
 
 /// When a policy or a rule is concerned with a request, and what comes of it.
-struct Change {
+struct Change<'a> {
     changes: Formula,
     error: Formula,
     ignores: bool,
     object: Value,
+    /// The rule; `None` if it is a MutatingPolicy.
+    rule: Option<&'a AppliedRule<'a>>,
 }
 
 /// The outcome of a side. `is_possible` says whether a formula may hold on a request.
@@ -52,7 +57,6 @@ pub(super) fn outcome(
     let Some(place) = request.object else {
         return unsupported("a request without a new object");
     };
-    let before = Value::of(Sym::At(place));
     let mut all = Vec::new();
     for unit in &applied.units {
         let Some(policy) = unit.policy else {
@@ -64,6 +68,7 @@ pub(super) fn outcome(
             error: arena.and([unit.changes, patched.error]),
             ignores: unit.text.ignores,
             object: patched.object,
+            rule: None,
         });
     }
     for rule in &applied.rules {
@@ -72,27 +77,68 @@ pub(super) fn outcome(
             error: rule.error,
             ignores: rule.ignores,
             object: rule.object.clone(),
+            rule: Some(rule),
         });
     }
-    for (number, one) in all.iter().enumerate() {
-        for other in &all[number + 1..] {
-            let both = arena.and([one.changes, other.changes]);
+    let mut denies = applied.denies;
+    let mut object = Value::of(Sym::At(place));
+    for (number, change) in all.iter().enumerate() {
+        let mut before = Vec::new();
+        for earlier in &all[..number] {
+            let both = arena.and([earlier.changes, change.changes]);
             if both != Formula::FALSE && is_possible(arena, both) {
-                return unsupported("several policies or rules that change the same requests");
+                let fails = arena.and([earlier.error, change.changes]);
+                if fails != Formula::FALSE && is_possible(arena, fails) {
+                    return unsupported("a rule after one that may fail");
+                }
+                before.push(earlier);
             }
         }
-    }
-    let mut denies = applied.denies;
-    let mut object = before;
-    for change in all {
+        let (made, error) = if before.is_empty() {
+            (change.object.clone(), change.error)
+        } else {
+            let made = after(arena, request, &before, change, &object)?;
+            (made.object, arena.and([change.changes, made.error]))
+        };
         if !change.ignores {
-            denies = arena.or([denies, change.error]);
+            denies = arena.or([denies, error]);
         }
-        let fine = arena.not(change.error);
+        let fine = arena.not(error);
         let changed = arena.and([change.changes, fine]);
-        object = arena.either(changed, &change.object, &object);
+        object = arena.either(changed, &made, &object);
     }
     Ok(Outcome { denies, object })
+}
+
+/// What a rule makes of an object that other rules of its policy have changed. It must not notice that but in its patch.
+fn after(
+    arena: &mut Arena,
+    request: &Request<'_>,
+    before: &[&Change<'_>],
+    change: &Change<'_>,
+    object: &Value,
+) -> Result<Mutated> {
+    let several = "several policies or rules that change the same requests";
+    let Some(rule) = change.rule else {
+        return unsupported(several);
+    };
+    let policy = rule.policy;
+    let one = policy.policy.spec.apply_rules.as_ref();
+    if one.is_some_and(|apply| apply.value == ApplyRules::One) || !sequence::is_blind(rule.rule) {
+        return unsupported(several);
+    }
+    for earlier in before {
+        let own = earlier.rule.filter(|earlier| std::ptr::eq(earlier.policy, policy));
+        if !own.is_some_and(|earlier| sequence::is_plain(earlier.rule)) {
+            return unsupported(several);
+        }
+    }
+    let made = classic::mutated(arena, rule.rule, request, object)?;
+    if made.applies == Formula::TRUE {
+        Ok(made)
+    } else {
+        unsupported(several)
+    }
 }
 
 /// What the mutations of a MutatingPolicy make of the object.

@@ -10,6 +10,7 @@ use kyvtest_cel::{admission::PatchKind, observe::Place, program::Program};
 use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::{
     autogen::{all_rules, mutating_variants},
+    exception::CompiledException,
     mutate::CompiledMutation,
     mutating_controller::MutatingController,
     mutating_policy::CompiledMutatingPolicy,
@@ -40,6 +41,8 @@ pub struct MutatingSide {
     pub(super) policies: Vec<KyvernoUnits>,
     pub(super) natives: Vec<NativeUnit>,
     pub(super) rules: Vec<RuleUnits>,
+    /// The exceptions to mutate rules.
+    pub(super) exceptions: Vec<CompiledException>,
 }
 
 /// The mutate rules of a policy, those that autogen makes included.
@@ -158,6 +161,11 @@ impl MutatingSide {
             policies: Vec::new(),
             natives: natives(&loaded),
             rules: Vec::new(),
+            exceptions: loaded
+                .exceptions
+                .iter()
+                .map(|own| CompiledException::new(own))
+                .collect(),
             loaded,
         };
         for policy in policies {
@@ -271,7 +279,13 @@ impl MutatingSide {
                     .collect::<Vec<_>>(),
             )
         });
-        specs.map(|spec| spec[2].clone()).chain(exceptions).collect()
+        let lifted = self.loaded.exceptions.iter();
+        let lifted = lifted.map(|exception| exception.source.document().root().to_serde());
+        specs
+            .map(|spec| spec[2].clone())
+            .chain(exceptions)
+            .chain(lifted)
+            .collect()
     }
 
     /// The verdict on a prepared request, the object after admission and whether it changed.
