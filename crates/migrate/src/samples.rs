@@ -4,6 +4,8 @@
 //! that are made from the words and constants of both sides come the names, labels and annotations that `match` asks for, the
 //! values of preconditions, and the fields of the patch, each in some of the requests.
 
+mod loops;
+
 use std::sync::Arc;
 
 use kyvtest_go_compat::value::Document;
@@ -168,6 +170,7 @@ fn wanted(rule: &Rule) -> Wanted {
             wanted.parts.push(filled(patch));
         }
     }
+    wanted.parts.extend(loops::parts(rule));
     wanted.parts.extend(of_context(rule));
     if let Some(kind) = rule.matches.kinds().next() {
         wanted.parts.extend(pod_parts(&kind.kind));
@@ -257,9 +260,11 @@ fn pod_parts(kind: &str) -> Option<Json> {
         {"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"},
     ]);
     let spec = json!({
+        // The server takes tokens only for Pods that name their account.
+        "serviceAccountName": "default",
         "containers": [
-            {"name": "one", "volumeMounts": mounts, "env": [{"name": "A", "value": "1"}]},
-            {"name": "two", "image": "registry.example.com/two:1", "volumeMounts": mounts,
+            {"name": "one", "imagePullPolicy": "Never", "volumeMounts": mounts, "env": [{"name": "A", "value": "1"}]},
+            {"name": "two", "image": "registry.example.com/two:1", "imagePullPolicy": "IfNotPresent", "volumeMounts": mounts,
              "resources": {"requests": {"memory": "64Mi", "ephemeral-storage": "1Gi"}}},
         ],
         "initContainers": [{"name": "init", "image": "busybox:1"}],

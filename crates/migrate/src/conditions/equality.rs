@@ -81,7 +81,14 @@ fn with_literal(key: &Value, literal: &Data) -> Result<Expr, Refusal> {
         },
         Data::String(text) => text_literal(key, text),
         Data::Int(_) | Data::Uint(_) | Data::Double(_) => match &key.ty {
-            Type::Int | Type::Number | Type::Any | Type::IntOrText => {
+            // CEL compares numbers of one type only.
+            Type::Number => {
+                let Data::Double(number) = literal.with_doubles() else {
+                    return never();
+                };
+                Ok(expr.relation("==", &double(number)?))
+            }
+            Type::Int | Type::Any | Type::IntOrText => {
                 let literal = Value::literal(literal)?;
                 Ok(expr.relation("==", literal.plain()))
             }
@@ -128,12 +135,25 @@ fn with_literal(key: &Value, literal: &Data) -> Result<Expr, Refusal> {
     }
 }
 
+/// A number as a double, also if it is whole.
+fn double(number: f64) -> Result<Expr, Refusal> {
+    let literal = Value::literal(&Data::Double(number))?;
+    let text = literal.plain().as_str();
+    let is_whole = text.chars().all(|c| c.is_ascii_digit() || c == '-');
+    Ok(if is_whole {
+        Expr::primary(format!("{text}.0"))
+    } else {
+        literal.plain().clone()
+    })
+}
+
 fn text_literal(key: &Value, literal: &str) -> Result<Expr, Refusal> {
     let expr = key.plain();
     let same = || Ok(expr.relation("==", &Expr::string(literal)));
     match &key.ty {
         Type::Text(_) => Ok(text_equals(key, literal)),
         Type::Int | Type::Number => match number::parse_float(literal) {
+            Ok(number) if key.ty == Type::Number => Ok(expr.relation("==", &double(number)?)),
             Ok(number) => Ok(expr.relation("==", Value::literal(&Data::Double(number))?.plain())),
             Err(_) => Ok(Expr::bool(false)),
         },

@@ -6,7 +6,7 @@
 use kyvtest_jmespath::ast::Node;
 
 use super::{
-    types::Type,
+    types::{Seen, Type},
     value::{Missing, Value},
     walk::{Current, Translator, refused},
 };
@@ -199,10 +199,12 @@ impl Translator<'_, '_> {
             .as_deref()
             .is_some_and(|hint| hint.to_ascii_lowercase().ends_with("container"));
         let (expr, hint) = if containers && !self.names.scope.is_in_loop() {
-            (
-                self.names.variables.define("allContainers", sum),
-                Some("container".to_owned()),
-            )
+            let name = if self.names.scope.seen() == Seen::Stored {
+                "oldContainers"
+            } else {
+                "allContainers"
+            };
+            (self.names.variables.define(name, sum), Some("container".to_owned()))
         } else {
             (sum, hint)
         };

@@ -82,6 +82,8 @@ impl Seen {
 pub(crate) struct Struct {
     of: schema::Type,
     seen: Seen,
+    /// Whether it is an object, whose API version and kind are those of the request.
+    is_object: bool,
 }
 
 /// A field of a map.
@@ -127,7 +129,11 @@ impl Type {
     pub(crate) fn of_kinds(kinds: &[(String, String)], seen: Seen) -> Self {
         let found: Option<Vec<Struct>> = kinds
             .iter()
-            .map(|(api_version, kind)| schema::of_kind(api_version, kind).map(|of| Struct { of, seen }))
+            .map(|(api_version, kind)| {
+                let of = schema::of_kind(api_version, kind)?;
+                let is_object = true;
+                Some(Struct { of, seen, is_object })
+            })
             .collect();
         match found {
             Some(found) if !found.is_empty() => Self::Object(found),
@@ -181,7 +187,11 @@ impl Type {
                     nullable: false,
                 },
                 ("metadata", Some(of)) => Field {
-                    ty: Self::Object(vec![Struct { of, seen: Seen::Stored }]),
+                    ty: Self::Object(vec![Struct {
+                        of,
+                        seen: Seen::Stored,
+                        is_object: false,
+                    }]),
                     required: true,
                     always: true,
                     nullable: false,
@@ -309,6 +319,9 @@ impl Struct {
                 _ => {}
             }
         }
+        if self.is_object && matches!(name, "apiVersion" | "kind") {
+            ty = Type::name();
+        }
         let mut nullable = found.nullable;
         match &mut ty {
             Type::Text(text) => {
@@ -383,7 +396,11 @@ fn read(shape: &schema::Shape, seen: Seen) -> Type {
             choices: Vec::new(),
         }),
         schema::Shape::IntOrString => Type::IntOrText,
-        schema::Shape::Struct(of) => Type::Object(vec![Struct { of: *of, seen }]),
+        schema::Shape::Struct(of) => Type::Object(vec![Struct {
+            of: *of,
+            seen,
+            is_object: false,
+        }]),
         schema::Shape::List(item) => Type::list(read(item, seen)),
         schema::Shape::Map(value) => Type::Map(Box::new(read(value, seen))),
         schema::Shape::Any => Type::Any,

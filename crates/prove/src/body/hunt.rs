@@ -8,6 +8,7 @@ mod words;
 
 use std::collections::BTreeSet;
 
+use rustc_hash::FxHashSet;
 use serde_json::{Map, Value as Json, json};
 
 use kyvtest_go_compat::{
@@ -37,8 +38,9 @@ use crate::{language::Base, seeds::merge, symbolic::ASSUMED_GROUP, witness::Scen
 /// What both sides mention.
 #[derive(Debug)]
 pub(super) struct Hunt {
-    /// Sorted.
     words: Vec<String>,
+    /// The same words: every field of every object that is made is looked up.
+    known: FxHashSet<String>,
     texts: Vec<String>,
     keys: Vec<String>,
     /// Texts that expressions read as something else.
@@ -89,6 +91,7 @@ impl Hunt {
         let amounts = all.iter().filter(|text| Quantity::parse(text).is_ok()).cloned();
         let amounts = amounts.chain(["1", "100Mi"].map(str::to_owned)).collect();
         Self {
+            known: words.iter().cloned().collect(),
             words: words.into_iter().collect(),
             texts: all.into_iter().collect(),
             keys,
@@ -117,7 +120,7 @@ impl Hunt {
 
     /// Whether one of the sides mentions a word.
     pub(super) fn names(&self, word: &str) -> bool {
-        self.words.binary_search_by(|known| known.as_str().cmp(word)).is_ok()
+        self.known.contains(word)
     }
 
     /// A value of a shape, made from what both sides mention.
