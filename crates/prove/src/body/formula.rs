@@ -15,9 +15,10 @@ use rustc_hash::FxHashMap;
 use kyvtest_go_compat::text::quantity::Quantity;
 
 use super::{
+    lookup::Lookup,
     shape::{Inner, Kind, Shape},
     text::Predicate,
-    value::{Conversion, Lookup},
+    value::Conversion,
 };
 
 /// A place in a document.
@@ -233,11 +234,6 @@ impl Arena {
 
     pub(super) fn root(&mut self, name: &str, shape: Shape) -> Place {
         self.place(None, Step::Root(Arc::from(name)), shape, false)
-    }
-
-    /// The place of a root, if any formula reads it.
-    pub(super) fn known_root(&self, name: &str) -> Option<Place> {
-        self.place_ids.get(&(None, Step::Root(Arc::from(name)))).copied()
     }
 
     fn place(&mut self, parent: Option<Place>, step: Step, shape: Shape, optional: bool) -> Place {
