@@ -7,18 +7,23 @@
 //! Upstream counterpart: none.
 
 use kyvtest_model::policy::Policy;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use super::suite_writer::{File, TEST, labels, reference, result, sidecar, test, user_info, values, yaml};
 use crate::run::{Case, Outcome, Settings, run};
 use crate::suite::{self, Memory, Options, SIDECAR};
+use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::{
     kube::{NAME_LABEL, Operation, Request},
-    policy::{Loaded, Metadata, Subtree},
+    policy::Loaded,
     verdict::Status,
 };
-use kyvtest_prove::{Region, witness::Scenario};
+use kyvtest_prove::{
+    Region,
+    body::{exception_objects, policy_object},
+    witness::Scenario,
+};
 
 /// Builds the suite of a region.
 ///
@@ -127,7 +132,7 @@ fn files(
     test["policies"] = json!(["policy.yaml"]);
     test["resources"] = json!(["resource.yaml"]);
     let mut files = vec![
-        File::of("policy.yaml", &policy(original)),
+        File::of("policy.yaml", &policy_object(original)),
         File::of("resource.yaml", &json(object)),
     ];
     if !exceptions.is_empty() {
@@ -160,42 +165,12 @@ fn files(
     files
 }
 
-/// An object as written in its file, without metadata that engines ignore.
-fn object(api_version: &str, kind: &str, metadata: &Metadata, spec: &Subtree) -> Json {
-    let mut own = json!({"name": metadata.name.value});
-    if let Some(namespace) = &metadata.namespace {
-        own["namespace"] = json!(namespace.value);
-    }
-    let annotations: Map<String, Json> = metadata
-        .annotations
-        .iter()
-        .map(|(key, value)| (key.value.clone(), json!(value.value)))
-        .collect();
-    if !annotations.is_empty() {
-        own["annotations"] = Json::Object(annotations);
-    }
-    let spec = spec.document().root().to_serde();
-    json!({"apiVersion": api_version, "kind": kind, "metadata": own, "spec": spec})
-}
-
-/// A policy as an object.
-pub(super) fn policy(original: &Policy) -> Json {
-    original.spec().map_or(Json::Null, |spec| {
-        object(original.api_version(), original.kind(), original.metadata(), spec)
-    })
-}
-
 /// Exceptions as objects.
 pub fn exceptions(loaded: &Loaded) -> Vec<Json> {
-    let made = |api_version: &str, metadata: &Metadata, source: &Subtree| {
-        object(api_version, "PolicyException", metadata, source)
-    };
-    let classic = loaded.exceptions.iter();
-    let classic = classic.map(|it| made(&it.api_version, &it.metadata, &it.source));
-    let cel = loaded.cel_exceptions.iter();
-    classic
-        .chain(cel.map(|it| made(&it.api_version, &it.metadata, &it.source)))
-        .collect()
+    exception_objects(Exceptions {
+        classic: &loaded.exceptions,
+        cel: &loaded.cel_exceptions,
+    })
 }
 
 fn cause(region: &Region) -> &str {

@@ -15,9 +15,10 @@ use crate::run::analysis::Shown;
 use crate::suite::{SIDECAR, Test};
 use kyvtest_model::{
     kube::{NAME_LABEL, Operation},
-    policy::Text,
+    policy::{ParamKind, Text},
     verdict::Status,
 };
+use kyvtest_prove::calls::Calls;
 
 /// A request to write as a case.
 #[derive(Debug, Clone)]
@@ -33,15 +34,60 @@ pub struct Missing<'b> {
     pub shown: &'b Shown,
     /// Whether the result depends on the user.
     pub has_user: bool,
-    /// The objects of the cluster that the policy looks up, and its parameters.
-    pub looked_up: Lookups,
+    /// What the policy looks up, which replaces what the frame provides; `None` if it looks nothing up.
+    pub looked_up: Option<Lookups>,
 }
 
-/// Objects that a suite provides for its policies, besides those that its frame names.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What a suite provides for the lookups of its policies.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lookups {
-    pub objects: Vec<Json>,
-    pub params: Vec<Json>,
+    objects: Vec<Json>,
+    params: Vec<Json>,
+    /// Whether objects are looked up, also if there are none.
+    reads_cluster: bool,
+    /// What the global context and services answer.
+    calls: Calls,
+}
+
+impl Lookups {
+    /// What is around a request; objects of one of the kinds are parameters.
+    pub fn of(shown: &Shown, param_kinds: &[ParamKind], reads_cluster: bool) -> Self {
+        let objects = shown.scenario.world.params.iter();
+        let is_param = |object: &Json| {
+            let mut kinds = param_kinds.iter();
+            kinds.any(|kind| object["apiVersion"] == kind.api_version.as_str() && object["kind"] == kind.kind.as_str())
+        };
+        let (params, objects) = objects.map(|object| object.root().to_serde()).partition(is_param);
+        let calls = shown.scenario.calls.clone();
+        Self {
+            objects,
+            params,
+            reads_cluster,
+            calls,
+        }
+    }
+
+    /// Adds what is looked up to a suite. Returns the files with objects of the cluster, and those with parameters.
+    fn add(&self, name: &str, document: &mut Json, files: &mut Vec<File>) -> (Vec<String>, Vec<String>) {
+        let (mut cluster_files, mut param_files) = (Vec::new(), Vec::new());
+        if self.reads_cluster || !self.objects.is_empty() {
+            files.push(File::of("cluster.yaml", &cluster(name, &self.objects)));
+            cluster_files.push("cluster.yaml".to_owned());
+        }
+        if !self.params.is_empty() {
+            files.push(File::with_all("params.yaml", self.params.iter().cloned()));
+            param_files.push("params.yaml".to_owned());
+        }
+        for (field, list) in [
+            ("globalContextEntries", self.calls.entries()),
+            ("apiCallResponses", self.calls.responses()),
+        ] {
+            if !list.is_empty() {
+                document[field] = Json::Array(list);
+            }
+        }
+        (cluster_files, param_files)
+    }
 }
 
 /// The common parts of the written suites.
@@ -104,7 +150,7 @@ pub struct Written {
 /// Cases that fit into one suite.
 struct Bin<'b> {
     user: Option<Json>,
-    looked_up: &'b Lookups,
+    looked_up: Option<&'b Lookups>,
     namespaces: Vec<(String, Json)>,
     cases: Vec<(usize, &'b Missing<'b>, Json)>,
 }
@@ -161,7 +207,7 @@ pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
                 own.is_none_or(|(name, wanted)| name != known || wanted == labels)
             };
             bin.user == user
-                && *bin.looked_up == one.looked_up
+                && bin.looked_up == one.looked_up.as_ref()
                 && bin.namespaces.iter().all(same_name)
                 && bin.cases.iter().all(|(_, _, other)| {
                     let same_name = frame.terse && reference(other) == reference(&object);
@@ -173,7 +219,7 @@ pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
             None => {
                 bins.push(Bin {
                     user,
-                    looked_up: &one.looked_up,
+                    looked_up: one.looked_up.as_ref(),
                     namespaces: Vec::new(),
                     cases: Vec::new(),
                 });
@@ -258,19 +304,14 @@ impl Bin<'_> {
         let mut document = test(name);
         document["policies"] = json!(frame.policies);
         let mut files = Vec::new();
-        let Lookups { objects, params } = self.looked_up;
-        if !objects.is_empty() {
-            files.push(File::of("cluster.yaml", &cluster(name, objects)));
-        }
-        if !params.is_empty() {
-            files.push(File::with_all("params.yaml", params.iter().cloned()));
-        }
-        let own = |name: &str| files.iter().any(|file| file.name == name).then(|| name.to_owned());
-        let with = |list: &[String], name| list.iter().cloned().chain(own(name)).collect::<Vec<_>>();
+        let (cluster_files, param_files) = match self.looked_up {
+            Some(own) => own.add(name, &mut document, &mut files),
+            None => (frame.cluster_resources.clone(), frame.param_resources.clone()),
+        };
         for (field, list) in [
             ("exceptions", frame.exceptions.clone()),
-            ("clusterResources", with(&frame.cluster_resources, "cluster.yaml")),
-            ("paramResources", with(&frame.param_resources, "params.yaml")),
+            ("clusterResources", cluster_files),
+            ("paramResources", param_files),
         ] {
             if !list.is_empty() {
                 document[field] = json!(list);

@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 
 use self::subject::Subject;
 use super::{
-    fill::{Frame, Missing, Written, resource, suites},
+    fill::{Frame, Lookups, Missing, Written, resource, suites},
     mutation,
     suite_writer::File,
 };
@@ -99,6 +99,8 @@ struct Candidate {
     forms: Vec<(Shown, bool)>,
     /// The kind of the policy's parameters.
     param_kind: Option<ParamKind>,
+    /// Whether the policy looks up objects of the cluster.
+    reads_cluster: bool,
     form: usize,
     /// Whether the current form has been adjusted to the verdict of the whole policy.
     adjusted: bool,
@@ -179,7 +181,11 @@ pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn F
                     text: "",
                     shown,
                     has_user: *has_user,
-                    looked_up: proven::looked_up(shown, candidate.param_kind.as_ref()),
+                    looked_up: Some(Lookups::of(
+                        shown,
+                        candidate.param_kind.as_slice(),
+                        candidate.reads_cluster,
+                    )),
                 })
             })
             .collect();
@@ -390,6 +396,7 @@ fn rule_cases(
             passes,
             forms,
             param_kind: subject.param_kind.clone(),
+            reads_cluster: kyvtest_prove::body::reads(original).objects,
             form: 0,
             adjusted: false,
         });

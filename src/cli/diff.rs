@@ -204,6 +204,7 @@ impl Args {
             setting: Setting::default(),
             options: body::Options {
                 data: settings.data,
+                now: settings.now,
                 ..body::Options::default()
             },
             world: pairs::world(discovery, delete, Layer::Policy, settings.data),

@@ -18,6 +18,7 @@ use crate::{
     suite::{self, Disk, Options, Suite},
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources};
+use kyvtest_prove::body::reads;
 
 /// Write cases for the behaviours that suites do not exercise
 ///
@@ -91,6 +92,11 @@ impl Args {
         let mut missing = Vec::new();
         for policy in &run.behaviours {
             let rules = rules(&policy.name);
+            let mut originals = suite.policies.policies.iter();
+            let original = originals.find(|original| original.name() == policy.name && original.validates());
+            let reads = original.map(reads).unwrap_or_default();
+            let cel = rules.iter().filter_map(|rule| rule.validate.as_ref()?.cel.as_ref());
+            let kinds: Vec<_> = cel.filter_map(|cel| cel.param_kind.clone()).collect();
             // Rows about changed objects are written with the objects, see `author::mutation`.
             let missing_here = |behaviour: &&Behaviour| !behaviour.exercised && !behaviour.mutates;
             for behaviour in policy.found.list.iter().filter(missing_here) {
@@ -105,7 +111,7 @@ impl Args {
                     text: &behaviour.text,
                     shown,
                     has_user: true,
-                    looked_up: Lookups::default(),
+                    looked_up: reads.any.then(|| Lookups::of(shown, &kinds, reads.objects)),
                 });
             }
         }

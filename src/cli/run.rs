@@ -30,8 +30,8 @@ use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     value::{Document, diff},
 };
-use kyvtest_model::policy::Loaded;
-use kyvtest_prove::{Kind, Label, Proof};
+use kyvtest_model::policy::{Loaded, Policy};
+use kyvtest_prove::{Kind, Label, Proof, body::Side};
 
 /// Run kyverno-test.yaml suites
 ///
@@ -344,7 +344,24 @@ impl Args {
             let message = "the policies of `--to` cannot be read";
             return Err(Diagnostic::new(Code::CommandLine, message).into());
         }
-        Ok(Some(Arc::new(loaded)))
+        // A rejected policy decides nothing: as in `diff`, that is an error of the input, and no label.
+        let discovery = self.suites.settings()?.discovery;
+        let mut rejected = Vec::new();
+        let compared = |policy: &&Policy| policy.validates() || policy.as_native().is_some();
+        for policy in loaded.policies.iter().filter(compared) {
+            let own = Loaded {
+                policies: vec![policy.clone()],
+                ..Loaded::default()
+            };
+            if let Err(reason) = Side::new(own, Vec::new(), &discovery) {
+                let message = format!("policy `{}` of `--to` is rejected: {reason}", policy.name());
+                rejected.push(Diagnostic::new(Code::PolicyRefused, message));
+            }
+        }
+        if rejected.is_empty() {
+            return Ok(Some(Arc::new(loaded)));
+        }
+        Err(Failure::Input(rejected, sources))
     }
 
     /// All rows if a report shows the effect of the data lens on rows that pass or diverge.

@@ -179,9 +179,20 @@ fn witness(shown: &Shown, text: &mut String) {
         describe(&shown.kyverno),
         native.unwrap_or_default()
     );
-    for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)] {
+    let own = [("object", &request.object), ("oldObject", &request.old_object)];
+    let around = shown.scenario.world.params.iter().map(|object| ("cluster has", object));
+    for (name, document) in own.into_iter().chain(around) {
         if !document.root().is_null() {
             let _ = writeln!(text, "      {name}: {}", document.root().to_serde());
+        }
+    }
+    let calls = &shown.scenario.calls;
+    for (name, list) in [
+        ("globalContextEntries", calls.entries()),
+        ("apiCallResponses", calls.responses()),
+    ] {
+        if !list.is_empty() {
+            let _ = writeln!(text, "      {name}: {}", Value::Array(list));
         }
     }
     let labels = shown.scenario.namespace_labels.iter();
@@ -248,6 +259,9 @@ fn behaviour(behaviour: &Behaviour) -> Value {
             "object": object(&request.object),
             "oldObject": object(&request.old_object),
             "kyverno": verdict(&shown.kyverno),
+            "objects": shown.scenario.world.params.iter().map(object).collect::<Vec<_>>(),
+            "globalContextEntries": shown.scenario.calls.entries(),
+            "apiCallResponses": shown.scenario.calls.responses(),
             "vap": shown.native.as_ref().map(verdict),
         })
     });

@@ -99,6 +99,7 @@ fn compared(original: &Policy, to: &Loaded, engines: &Engines<'_>) -> Proof {
     let discovery = &engines.cluster.cluster.discovery;
     let options = body::Options {
         data: engines.settings.data,
+        now: engines.settings.now,
         ..body::Options::default()
     };
     let mut proof = Proof {

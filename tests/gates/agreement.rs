@@ -9,7 +9,7 @@ use kyvtest::{
     kube::NAME_LABEL,
     kyverno::config::Config,
     pair::Pair,
-    prove::{Label, Layer, Options, Target, prove, replay::Engines, universe, witness::Scenario},
+    prove::{Label, Layer, Options, Target, calls::Calls, prove, replay::Engines, universe, witness::Scenario},
     run,
     value::{Document, Value as Node},
     verdict::{Effect, Verdict},
@@ -101,6 +101,7 @@ fn compare(row: &Value, settings: &Settings) -> Result<Compared, String> {
         request,
         world: cluster.world().clone(),
         namespace_labels,
+        calls: Calls::default(),
     };
     let loaded = cluster.loaded();
     let exceptions = Exceptions {

@@ -12,7 +12,7 @@ use kyvtest::{
     kube::{Discovery, GroupVersionKind, Operation, Request, UserInfo, World},
     migrate::{Options, RuleLabel, migrate},
     policy::{self, ClassicPolicy, Loaded, Purpose},
-    prove::{body::Side, server::Server, witness::Scenario},
+    prove::{body::Side, calls::Calls, server::Server, witness::Scenario},
     value::Document,
     verdict::Effect,
     yaml,
@@ -151,6 +151,7 @@ fn scenario(row: &Value, discovery: &Discovery) -> Result<Scenario, String> {
         request,
         world: World::new(),
         namespace_labels: Vec::new(),
+        calls: Calls::default(),
     })
 }
 

@@ -150,12 +150,12 @@ fn init_writes_green_suites_for_the_policies_of_the_suites() {
     );
 }
 
-/// Results that depend on ConfigMaps, `resource.Get` and parameters: the suite provides the objects.
+/// Results that depend on ConfigMaps, API calls, the global context, services and parameters: the suite provides the objects and
+/// the answers.
 #[test]
-fn init_finds_the_objects_that_policies_look_up() {
-    let policies = ["config-map", "resource-get", "parameters"];
-    let policies = policies.map(|name| format!("fixtures/authoring/init-lookups/{name}.yaml"));
-    assert_eq!(init_all(&policies, "init-lookups"), (3, 3, 0));
+fn init_finds_what_policies_look_up() {
+    let policies = folders("fixtures/authoring/init-lookups");
+    assert_eq!(init_all(&policies, "init-lookups"), (12, 12, 0));
 }
 
 #[test]

@@ -229,6 +229,7 @@ fn copy(from: &str, to: &Path) {
 fn what_is_filled_in_is_green_and_exercises_everything() {
     for suite in [
         "fixtures/cover/behaviours",
+        "fixtures/cover/lookups",
         "suites/exclude",
         "suites/match-constraints",
         "suites/user-info",

@@ -208,6 +208,11 @@ pub trait Host {
         Err(format!("no mock for {} {}", request.method, request.url).into())
     }
 
+    /// Whether calls of services may be answered.
+    fn answers_calls(&self) -> bool {
+        false
+    }
+
     /// `image.GetMetadata`.
     fn image_metadata(&self, reference: &str) -> HostResult {
         Err(format!("no mock for the metadata of image `{reference}`").into())
@@ -385,6 +390,10 @@ impl Host for Wrapped<'_> {
 
     fn http(&self, request: &HttpRequest<'_>) -> HostResult {
         self.host.http(request)
+    }
+
+    fn answers_calls(&self) -> bool {
+        self.host.answers_calls()
     }
 
     fn image_metadata(&self, reference: &str) -> HostResult {

@@ -10,6 +10,7 @@
 
 mod metadata;
 mod mutation;
+mod proven;
 mod review;
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
@@ -20,6 +21,7 @@ use self::{
 };
 use super::{
     Options, Target,
+    body::examples::ExampleSearch,
     candidates::{Pairs, Plans},
     example,
     explain::{Table, literals},
@@ -270,6 +272,10 @@ fn found_from(
         has_native,
         is_example: seeds.is_some(),
     };
+    let prover = seeds
+        .is_none()
+        .then(|| proven::prover(original, exceptions, discovery, options))
+        .flatten();
     let search = Search {
         solver,
         reviewer: &reviewer,
@@ -279,6 +285,8 @@ fn found_from(
         plans: Plans::new(original, &sides.bodies),
         seeds,
         parts: &[],
+        prover: prover.as_ref(),
+        proofs: proven::PROOFS,
         made: 0,
     };
     search.list(&seen, &mut found);
@@ -412,6 +420,10 @@ struct Search<'s, 'p, 'u> {
     seeds: Option<&'s [serde_json::Value]>,
     /// Parts of objects to try besides those that the conditions name.
     parts: &'s [serde_json::Value],
+    /// Finds requests that the search does not find; `None` if only examples are wanted.
+    prover: Option<&'s ExampleSearch<'s>>,
+    /// How many groups the prover may still be used for.
+    proofs: usize,
     /// How many requests were found.
     made: usize,
 }
@@ -542,6 +554,9 @@ impl<'p> Search<'_, 'p, '_> {
                     return found;
                 }
             }
+        }
+        if !said.is_empty() && side == Side::Kyverno {
+            self.prove(said, group, &mut found);
         }
         found
     }

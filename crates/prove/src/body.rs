@@ -19,7 +19,9 @@ pub mod examples;
 pub mod explain;
 mod formula;
 mod hunt;
+mod lookup;
 pub mod mutation;
+mod options;
 mod parts;
 mod read;
 mod refusal;
@@ -30,24 +32,22 @@ mod solve;
 mod split;
 mod text;
 mod value;
-
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+mod within;
+mod write;
 
 use kyvtest_cel::host::Mocks;
-use kyvtest_go_compat::{text::time::Timestamp, value::Document};
+use kyvtest_go_compat::value::Document;
 use kyvtest_model::{
     compare,
     kube::{Discovery, RequestClass, Resource},
-    verdict::{DivergenceClass, Effect, Status, Verdict},
+    verdict::{DivergenceClass, Effect, Verdict},
 };
 
 use self::{
     build::{Builder, completed, supplied},
     formula::{Arena, Formula},
-    hunt::{Calls, Hunt, Lookups},
+    hunt::Hunt,
+    lookup::{Lookup, Source},
     refusal::{forbidden, not_accepted},
     request::Request,
     solve::{Cut, Model, SolveResult, Solver, Theory},
@@ -55,63 +55,24 @@ use self::{
 };
 pub use self::{
     hunt::samples,
+    options::Options,
     read::load,
     side::{Setting, Side},
+    within::{Reads, reads},
+    write::{exception_objects, policy_object},
+};
+pub(crate) use self::{
+    hunt::{Lookups, lookups_of},
+    within::Within,
 };
 use crate::{
     Kind, Label, NEITHER,
     admitted::decoded,
+    calls::Calls,
     server::{Data, Refused, Server},
     universe,
     witness::Scenario,
 };
-
-/// How to compare two sides.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Which objects a difference may be shown on.
-    pub data: Data,
-    /// Whether deletions of collections belong to the world.
-    pub collections: bool,
-    /// How many cases one question may have.
-    pub cases: u64,
-    /// How many requests of each class are tried where nothing is proven; if none, nothing but a proof is of interest, and
-    /// the comparison ends where there cannot be one.
-    pub tries: u64,
-    /// How many requests of each class are tried against a proof: a few by default, [`Options::THOROUGH`] in tests.
-    pub checks: u64,
-    /// The clock of the requests that are evaluated; a proof holds at any time.
-    pub now: Option<Timestamp>,
-    /// The differences that count, by the second side's status, where only a request is of interest: others are no
-    /// differences then, so that a label says nothing.
-    pub counts: Option<fn(Status) -> bool>,
-    /// Cancels the comparison when set: the answer is then `UNKNOWN`.
-    pub stop: Option<Arc<AtomicBool>>,
-}
-
-impl Options {
-    /// How many requests of each class tests try against a proof.
-    pub const THOROUGH: u64 = 400;
-
-    fn is_stopped(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            data: Data::Normalised,
-            collections: true,
-            cases: 8_000,
-            tries: 300,
-            checks: 8,
-            now: None,
-            counts: None,
-            stop: None,
-        }
-    }
-}
 
 /// A request on which both sides were evaluated, and differ. There is no other way to make one than to evaluate both.
 #[derive(Debug, Clone)]
@@ -174,11 +135,11 @@ struct Match<'s> {
     mocks: Mocks,
     /// What both sides look up.
     lookups: Lookups,
-    /// What the global context and services answer.
-    called: Calls,
     /// Completes the objects of requests.
     server: Server,
     options: &'s Options,
+    /// The requests that count; all if `None`.
+    within: Option<Within<'s>>,
     /// How many cases the next question may have.
     cases: u64,
     /// How many elements lists have at most; `None` if there may be any number.
@@ -196,26 +157,26 @@ impl<'s> Match<'s> {
             given,
             mocks: Mocks::new(),
             lookups: hunt::lookups(sides),
-            called: Calls::default(),
             server: Server::new(universe, Vec::new()).without_service_accounts(),
             options,
+            within: None,
             cases: options.cases,
             limit: None,
             requests: 0,
             near: Vec::new(),
         };
-        both.mocks = both.host(&[]);
+        both.mocks = both.host(&[], &Calls::default());
         both
     }
 
-    /// A host that answers what is looked up from the given objects.
-    fn host(&self, objects: &[Document]) -> Mocks {
+    /// A host that answers what is looked up.
+    fn host(&self, objects: &[Document], calls: &Calls) -> Mocks {
         let mut mocks = Mocks::new();
         if let Some(now) = self.options.now {
             mocks.set_now(now);
         }
         self.lookups.answer(objects, &mut mocks);
-        self.called.answer(&mut mocks);
+        calls.answer(&mut mocks);
         mocks
     }
 
@@ -226,11 +187,14 @@ impl<'s> Match<'s> {
 
     /// Evaluates a request on both sides; `None` if the effects are the same.
     fn replay(&mut self, scenario: Scenario) -> Option<Counterexample> {
+        if self.within.is_some_and(|within| !within.has(&scenario)) {
+            return None;
+        }
         self.requests += 1;
         let own;
-        let mocks = if self.lookups.reads_objects() {
+        let mocks = if self.lookups.reads_objects() || !scenario.calls.is_empty() {
             // Parameters and what is looked up are the same objects.
-            own = self.host(&scenario.world.params);
+            own = self.host(&scenario.world.params, &scenario.calls);
             &own
         } else {
             &self.mocks
@@ -349,13 +313,28 @@ const MODELS: usize = 12;
 
 /// Compares two sets of policies.
 pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Options) -> Comparison {
+    compare_within(a, b, discovery, options, None)
+}
+
+/// Compares two sets of policies on some requests.
+fn compare_within(
+    a: &Side,
+    b: &Side,
+    discovery: &Discovery,
+    options: &Options,
+    within: Option<Within<'_>>,
+) -> Comparison {
     let universe = universe::with_unknown(discovery);
     let mut both = Match::new([a, b], &universe, discovery, options);
+    both.within = within;
     let mut theory = Theory::default();
     let mut undecided: Vec<(RequestClass<'_>, Open)> = Vec::new();
     let mut decided: Vec<RequestClass<'_>> = Vec::new();
     let cells = universe::cells(&universe);
-    let cells = cells.into_iter().filter(|cell| options.collections || !cell.collection);
+    let cells = cells.into_iter().filter(|cell| match within {
+        Some(within) => within.is_about(cell),
+        None => options.collections || !cell.collection,
+    });
     for cell in cells {
         if !a.may_see(&cell, &universe) && !b.may_see(&cell, &universe) {
             continue;
@@ -408,7 +387,7 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
         if options.is_stopped() {
             return both.stopped(0);
         }
-        if let Some(found) = hunt.contradict(&mut both, cell, options.checks) {
+        if let Some(found) = hunt.search(&mut both, cell, options.checks) {
             return both.contradicted(cell, found);
         }
     }
@@ -549,7 +528,12 @@ impl Match<'_> {
 
     fn class_as(&mut self, cell: RequestClass<'_>, seen: &Resource, theory: &mut Theory) -> Found {
         let mut arena = Arena::with_limit(self.limit);
-        let request = Request::new(&mut arena, cell, seen, self.options.data);
+        let mut request = Request::new(&mut arena, cell, seen, self.options.data);
+        for (atom, holds) in self.within.iter().flat_map(|within| within.facts) {
+            let fact = request.question(&mut arena, *atom);
+            let fact = if *holds { fact } else { arena.not(fact) };
+            request.assumptions.push(fact);
+        }
         let discovery = self.discovery;
         let first = self.sides[0].model(&mut arena, &request, discovery);
         let second = self.sides[1].model(&mut arena, &request, discovery);
@@ -559,6 +543,14 @@ impl Match<'_> {
                 return Found::Open(Open::new(Cause::Unsupported, format!("not modelled: {what}")));
             }
         };
+        if self.options.counts.is_some() {
+            // A suite can only have answers of services that are maps.
+            for Lookup { place, source, .. } in arena.lookups().to_vec() {
+                if matches!(source, Source::Service { .. }) {
+                    request.assumptions.push(arena.is_kind(place, shape::Kind::Map));
+                }
+            }
+        }
         let mut open: Option<Open> = None;
         let within = arena.within_limit();
         for effect in [Effect::Deny, Effect::Audit, Effect::Warn] {

@@ -11,6 +11,7 @@
 mod admitted;
 pub mod behaviour;
 pub mod body;
+pub mod calls;
 mod candidates;
 pub mod condition;
 mod dialect;

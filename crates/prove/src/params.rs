@@ -88,7 +88,7 @@ fn object(kind: &ParamKind, reference: Option<&ParamRef>, name: &str, body: &Jso
 }
 
 /// Labels that a selector selects, if there are any.
-fn labels(selector: &LabelSelector) -> Json {
+pub(super) fn labels(selector: &LabelSelector) -> Json {
     let mut labels = json!({});
     for (key, value) in &selector.match_labels {
         labels[&key.value] = json!(value.value);

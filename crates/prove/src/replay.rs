@@ -3,7 +3,7 @@
 use super::{
     Layer, Target,
     admitted::admitted,
-    body::Counterexample,
+    body::{Counterexample, Lookups, lookups_of},
     server::{Data, Server},
     witness::Scenario,
 };
@@ -97,6 +97,7 @@ pub struct Engines<'d> {
     /// Completes the objects of witnesses as an API server does.
     completion: Server,
     mocks: Mocks,
+    lookups: Lookups,
     /// Whether a warning to the client counts beside an audit.
     warnings: bool,
     /// Which objects witnesses shall have.
@@ -152,6 +153,7 @@ impl<'d> Engines<'d> {
             discovery,
             completion: Server::new(discovery, Vec::new()).without_service_accounts(),
             mocks: Mocks::new(),
+            lookups: lookups_of(original),
             warnings: false,
             data: Data::Normalised,
         })
@@ -186,13 +188,22 @@ impl<'d> Engines<'d> {
         }
     }
 
-    fn environment<'s>(&'s self, scenario: &'s Scenario) -> Environment<'s> {
-        Environment::new(&scenario.world, self.discovery, &self.mocks)
+    /// A host that answers the lookups of the policy; `None` if it has none.
+    fn host(&self, scenario: &Scenario) -> Option<Mocks> {
+        if self.lookups.is_empty() {
+            return None;
+        }
+        let mut mocks = Mocks::new();
+        self.lookups.answer(&scenario.world.params, &mut mocks);
+        scenario.calls.answer(&mut mocks);
+        Some(mocks)
     }
 
     /// Whether each side warns the client.
     fn warned(&self, scenario: &Scenario) -> [bool; 2] {
-        let environment = self.environment(scenario);
+        let own = self.host(scenario);
+        let host = own.as_ref().unwrap_or(&self.mocks);
+        let environment = Environment::new(&scenario.world, self.discovery, host);
         let review = self.controller.review(&scenario.request, environment);
         let answer = self.server.review(&scenario.request, environment);
         let kyverno = self.layer != Layer::Rule && !review.warnings.is_empty();
@@ -201,7 +212,9 @@ impl<'d> Engines<'d> {
 
     /// Returns the verdicts of both engines.
     pub fn ask(&self, scenario: &Scenario) -> (Verdict, Verdict) {
-        let environment = self.environment(scenario);
+        let own = self.host(scenario);
+        let host = own.as_ref().unwrap_or(&self.mocks);
+        let environment = Environment::new(&scenario.world, self.discovery, host);
         let review = self.controller.review(&scenario.request, environment);
         let answer = self.server.review(&scenario.request, environment);
         (review.of_policy(&self.id, true), NativeVerdict::of(answer).verdict)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json, json};
 
 use super::{
+    calls::Calls,
     solver::{Literal, Model, Solver},
     symbolic::{Group, Variables, of_group},
 };
@@ -39,6 +40,8 @@ pub struct Scenario {
     pub world: World,
     /// The labels of the request's namespace, where there is one.
     pub namespace_labels: Vec<(String, String)>,
+    /// What the global context and services answer.
+    pub calls: Calls,
 }
 
 impl Witness {
@@ -264,6 +267,7 @@ impl Witness {
             request,
             world,
             namespace_labels: labels,
+            calls: Calls::default(),
         }
     }
 }

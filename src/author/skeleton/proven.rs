@@ -5,11 +5,10 @@
 use serde_json::Value as Json;
 
 use crate::{
-    author::{counterexample, fill::Lookups},
+    author::counterexample,
     run::{Settings, analysis::Shown},
     suite::Suite,
 };
-use kyvtest_model::policy::ParamKind;
 use kyvtest_prove::body::{
     Options,
     examples::{Example, examples},
@@ -17,6 +16,9 @@ use kyvtest_prove::body::{
 
 /// The limit of the search for one rule.
 const CASES: u64 = 2_000;
+
+/// How many requests of a class are tried where the prover decides nothing.
+const TRIES: u64 = 3_000;
 
 /// A passing and a failing request, as far as they exist and are found.
 pub(super) fn shown(objects: &[Json], probe: &Suite, settings: &Settings) -> [Option<Shown>; 2] {
@@ -26,6 +28,7 @@ pub(super) fn shown(objects: &[Json], probe: &Suite, settings: &Settings) -> [Op
     let options = Options {
         collections: false,
         cases: CASES,
+        tries: TRIES,
         now: settings.now,
         ..Options::default()
     };
@@ -37,17 +40,4 @@ pub(super) fn shown(objects: &[Json], probe: &Suite, settings: &Settings) -> [Op
         divergence: None,
     };
     [found.passing.map(shown), found.failing.map(shown)]
-}
-
-/// What the policy looks up for a request; objects of `param_kind` are parameters.
-pub(super) fn looked_up(shown: &Shown, param_kind: Option<&ParamKind>) -> Lookups {
-    let objects = shown.scenario.world.params.iter();
-    let is_param = |object: &Json| {
-        let of_kind = |kind: &ParamKind| {
-            object["apiVersion"] == kind.api_version.as_str() && object["kind"] == kind.kind.as_str()
-        };
-        param_kind.is_some_and(of_kind)
-    };
-    let (params, objects) = objects.map(|object| object.root().to_serde()).partition(is_param);
-    Lookups { objects, params }
 }

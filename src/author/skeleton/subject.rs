@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use crate::{author::counterexample, suite::Suite};
+use crate::suite::Suite;
 use kyvtest_model::policy::{ParamKind, Policy, ValidatingAdmissionPolicy};
+use kyvtest_prove::body::policy_object;
 
 /// A rule as a policy of its own.
 pub(super) struct Subject {
@@ -49,7 +50,7 @@ pub(super) fn subjects(probe: &Suite) -> Vec<Subject> {
     for policy in probe.policies.validating() {
         let original = Policy::Validating(policy.clone());
         all.push(Subject {
-            objects: vec![counterexample::policy(&original)],
+            objects: vec![policy_object(&original)],
             original,
             rule: None,
             why: "",
@@ -76,7 +77,7 @@ pub(super) fn subjects(probe: &Suite) -> Vec<Subject> {
 
 /// A rule of a classic policy as a policy of its own, as an object.
 fn rule_object(policy: &Policy, number: usize) -> Json {
-    let mut object = counterexample::policy(policy);
+    let mut object = policy_object(policy);
     let rules = object["spec"]["rules"].as_array_mut();
     if let Some(rules) = rules.filter(|rules| number < rules.len()) {
         *rules = vec![rules.swap_remove(number)];

@@ -27,6 +27,7 @@ fn request_json(scenario: &Scenario) -> Json {
         request,
         world,
         namespace_labels,
+        ..
     } = scenario;
     let labels: serde_json::Map<String, Json> = namespace_labels
         .iter()

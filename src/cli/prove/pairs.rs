@@ -273,12 +273,24 @@ pub(in crate::cli) fn witness(example: &Counterexample) -> Json {
         "a": {"effect": a.effect.as_str()},
         "b": {"effect": b.effect.as_str()},
     });
+    for (field, list) in answers(scenario) {
+        shown[field] = json!(list);
+    }
     if example.is_about_objects() {
         for (side, after) in ["a", "b"].into_iter().zip(example.objects()) {
             shown[side]["object"] = after.as_ref().map_or(Json::Null, |after| object(after.root()));
         }
     }
     shown
+}
+
+/// What the global context and services answer around a request, by the fields of a test file; nothing if they are not called.
+fn answers(scenario: &Scenario) -> impl Iterator<Item = (&'static str, Vec<Json>)> {
+    let all = [
+        ("globalContextEntries", scenario.calls.entries()),
+        ("apiCallResponses", scenario.calls.responses()),
+    ];
+    all.into_iter().filter(|(_, list)| !list.is_empty())
 }
 
 /// The distinct names of the policies of a side.
@@ -411,16 +423,18 @@ fn request(scenario: &Scenario) -> String {
         request.resource.name(),
         request.user.username
     );
-    for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)] {
-        if !document.root().is_null() {
-            let _ = writeln!(text, "    {name}:");
-            for line in Document::from(&ordered(document.root().to_serde()))
-                .root()
-                .to_yaml()
-                .lines()
-            {
-                let _ = writeln!(text, "      {line}");
-            }
+    let params = scenario.world.params.iter().map(|document| ("cluster has", document));
+    let own = [("object", &request.object), ("oldObject", &request.old_object)];
+    let objects = own.into_iter().chain(params);
+    let objects = objects.filter(|(_, document)| !document.root().is_null());
+    let mut shown: Vec<(&str, Json)> = objects
+        .map(|(name, document)| (name, ordered(document.root().to_serde())))
+        .collect();
+    shown.extend(answers(scenario).map(|(name, list)| (name, Json::Array(list))));
+    for (name, value) in shown {
+        let _ = writeln!(text, "    {name}:");
+        for line in Document::from(&value).root().to_yaml().lines() {
+            let _ = writeln!(text, "      {line}");
         }
     }
     text

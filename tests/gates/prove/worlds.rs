@@ -11,6 +11,7 @@ use kyvtest::{
     kyverno::config::Config,
     prove::{
         Target,
+        calls::Calls,
         replay::Engines,
         universe::{cells, with_unknown},
         witness::Scenario,
@@ -360,6 +361,7 @@ impl Choices {
             request,
             world,
             namespace_labels: Vec::new(),
+            calls: Calls::default(),
         }
     }
 }

@@ -162,6 +162,10 @@ impl Host for Mocks {
         }
     }
 
+    fn answers_calls(&self) -> bool {
+        !self.http.is_empty()
+    }
+
     fn image_metadata(&self, reference: &str) -> HostResult {
         let metadata = self.images.get(reference);
         metadata

@@ -169,7 +169,7 @@ pub(crate) fn outside<'a>(
             host,
             values: Vec::new(),
             namespace,
-            api_calls: false,
+            api_calls: host.answers_calls(),
             global_context: true,
             cluster: true,
             images: true,

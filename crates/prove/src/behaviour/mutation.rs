@@ -104,6 +104,8 @@ pub fn mutating_behaviours(
         plans: Plans::new(&matching, &sides.bodies),
         seeds: None,
         parts: &parts,
+        prover: None,
+        proofs: 0,
         made: 0,
     };
     search.list(&seen, &mut found);

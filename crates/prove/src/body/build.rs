@@ -21,10 +21,10 @@ use super::{
     formula::{Arena, Atom, Place, Step},
     request::Request,
     shape::{Inner, Kind},
-    side::{PARAMETER, add_objects},
+    side::add_objects,
     solve::{Model, Taste, Theory, class, integer_values},
 };
-use crate::{language::SearchResult, seeds::merge, witness::Scenario};
+use crate::{calls::Calls, language::SearchResult, seeds::merge, witness::Scenario};
 
 /// Builds a request.
 pub(super) struct Builder<'b> {
@@ -486,39 +486,10 @@ impl<'b> Builder<'b> {
             }
         }
         let mut scenario = make(request, (new, old), (&name, namespace.as_deref()), user, labels);
-        add_objects(&mut scenario.world.params, self.parameters());
         let found = self.looked_up(&name, namespace.as_deref());
         add_objects(&mut scenario.world.params, found);
+        scenario.calls = self.calls(&name, namespace.as_deref());
         scenario
-    }
-
-    /// The parameters that exist.
-    fn parameters(&mut self) -> Vec<Document> {
-        let mut all = Vec::new();
-        for atom in &self.model.order {
-            let Atom::Free(name) = self.arena.atom(*atom) else {
-                continue;
-            };
-            let Some(key) = name.strip_prefix(PARAMETER).filter(|_| self.model.values[atom]) else {
-                continue;
-            };
-            let parts: Vec<&str> = key.split(' ').collect();
-            let &[api_version, kind, namespace, own] = parts.as_slice() else {
-                continue;
-            };
-            let mut object = match self.arena.known_root(name) {
-                Some(root) if self.touched.contains(&root) => self.value(root),
-                _ => json!({}),
-            };
-            object["apiVersion"] = json!(api_version);
-            object["kind"] = json!(kind);
-            object["metadata"] = json!({"name": own});
-            if !namespace.is_empty() {
-                object["metadata"]["namespace"] = json!(namespace);
-            }
-            all.push(Document::from(&object));
-        }
-        all
     }
 
     fn usual(&mut self, place: Place, usual: &str) -> String {
@@ -611,6 +582,7 @@ pub(super) fn make(
         request,
         world,
         namespace_labels: labels,
+        calls: Calls::default(),
     }
 }
 

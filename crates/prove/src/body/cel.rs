@@ -12,9 +12,13 @@ mod equal;
 mod fold;
 mod made;
 mod moment;
+mod outside;
 mod text;
 
-pub(super) use self::fold::{renamed, substitute as substituted};
+pub(super) use self::{
+    fold::{renamed, substitute as substituted},
+    outside::{kind_of, lookup, object, plural_of},
+};
 
 use std::{rc::Rc, sync::Arc};
 
@@ -25,7 +29,7 @@ use rustc_hash::FxHashMap;
 use super::{
     formula::{Arena, Formula, Place},
     shape::{Kind, Shape},
-    value::{Lookup, Part, Result, Steps, Sym, Truth, Value, unsupported},
+    value::{Part, Result, Steps, Sym, Truth, Value, unsupported},
 };
 
 /// How deep expressions may be.
@@ -446,84 +450,6 @@ pub(super) fn unknown(arena: &mut Arena, name: &str, args: &[Sym], shape: Shape)
     let fine = arena.not(error);
     Ok(arena.value([(fine, Sym::At(found)), (error, Sym::Error)]))
 }
-
-/// What a lookup outside of the request finds: anything, but the same for the same lookup, however it is written. `args` begin
-/// with the receiver of CEL's function.
-pub(super) fn lookup(arena: &mut Arena, name: &str, args: &[Sym]) -> Result<Value> {
-    use super::shape::Inner;
-    let object = |version: &str, plural: &str| kind_of(version, plural).0;
-    let shape = match (name, args) {
-        // An object that is not there is null.
-        ("Get", [Sym::Constant(own), Sym::Text(version), Sym::Text(plural), _, _]) if &**own == "resource" => {
-            let mut shape = object(version, plural);
-            shape.kinds = shape.kinds.with(Kind::Null);
-            shape
-        }
-        ("List", [Sym::Constant(own), Sym::Text(version), Sym::Text(plural), _]) if &**own == "resource" => {
-            let items = Shape::of(Kind::List, Inner::List(Box::new(object(version, plural))));
-            Shape::of(Kind::Map, Inner::Record(Arc::from([("items", items, false)])))
-        }
-        _ => Shape::any(),
-    };
-    let value = unknown(arena, name, args, shape)?;
-    if let (
-        "Get",
-        [
-            Sym::Constant(own),
-            Sym::Text(version),
-            Sym::Text(plural),
-            namespace,
-            name,
-        ],
-    ) = (name, args)
-        && &**own == "resource"
-    {
-        for (_, sym) in &value.0 {
-            if let Sym::At(place) = sym {
-                arena.note_lookup(Lookup {
-                    place: *place,
-                    api_version: Arc::clone(version),
-                    plural: Arc::clone(plural),
-                    namespace: namespace.clone(),
-                    name: name.clone(),
-                });
-            }
-        }
-    }
-    Ok(value)
-}
-
-/// What is known of the objects of a resource that is looked up, and their kind if it is built in.
-pub(super) fn kind_of(version: &str, plural: &str) -> (Shape, &'static str) {
-    let mut kinds = KINDS.iter();
-    match kinds.find(|(own, resource, _)| *own == version && *resource == plural) {
-        Some((_, _, kind)) => (Shape::object(version, kind), kind),
-        None => (Shape::of(Kind::Map, super::shape::Inner::Custom), "Sample"),
-    }
-}
-
-/// The resource of a built-in kind that policies look up.
-pub(super) fn plural_of(version: &str, kind: &str) -> Option<&'static str> {
-    let mut kinds = KINDS.iter();
-    let found = kinds.find(|(own, _, other)| *own == version && *other == kind);
-    found.map(|(_, plural, _)| *plural)
-}
-
-/// Built-in kinds that policies look up: version, resource, kind.
-const KINDS: [(&str, &str, &str); 12] = [
-    ("v1", "configmaps", "ConfigMap"),
-    ("v1", "secrets", "Secret"),
-    ("v1", "namespaces", "Namespace"),
-    ("v1", "pods", "Pod"),
-    ("v1", "services", "Service"),
-    ("v1", "serviceaccounts", "ServiceAccount"),
-    ("v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
-    ("apps/v1", "deployments", "Deployment"),
-    ("apps/v1", "statefulsets", "StatefulSet"),
-    ("networking.k8s.io/v1", "networkpolicies", "NetworkPolicy"),
-    ("networking.k8s.io/v1", "ingresses", "Ingress"),
-    ("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget"),
-];
 
 /// A value as an argument of an unknown function: its text, and the places that it reads.
 fn describe(sym: &Sym, places: &mut Vec<Place>) -> Result<String> {

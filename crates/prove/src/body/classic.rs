@@ -102,6 +102,17 @@ fn json(part: Option<&Subtree>) -> Json {
     part.map_or(Json::Null, |part| part.document().root().to_serde())
 }
 
+/// When the conditions of an exception to a rule hold.
+pub(super) fn lifts(arena: &mut Arena, rule: &Rule, request: &Request<'_>, conditions: &Json) -> Result<Formula> {
+    let context = Context {
+        request,
+        element: None,
+        bound: Vec::new(),
+        entries: Entries::default().with(&json(rule.context.as_ref()), None)?,
+    };
+    Conditions::read(conditions).lift(arena, &context)
+}
+
 /// Evaluates a rule's preconditions and check.
 fn check(arena: &mut Arena, rule: &Rule, request: &Request<'_>) -> Result<Checked> {
     let Some(validate) = &rule.validate else {

@@ -2,9 +2,10 @@
 //!
 //! A policy refuses what it decides otherwise than no policy at all, and admits what it decides otherwise than itself with checks
 //! that always fail. Both are comparisons of two sides, so that ConfigMaps, answered calls and parameters are found like fields
-//! of the object: they are in the cluster of the scenario. No upstream counterpart.
+//! of the object: they are in the cluster of the scenario, and answers of the global context and of services beside it. No
+//! upstream counterpart.
 //!
-//! Known limit: answers of the global context, of services and of image registries are not objects, and are not found.
+//! Known limit: answers of image registries are not found.
 
 use serde_json::{Value as Json, json};
 
@@ -13,7 +14,7 @@ use kyvtest_model::{
     verdict::{Status, Verdict},
 };
 
-use super::{Match, Options, Side, compare_sides};
+use super::{Match, Options, Side, Within, compare_within};
 use crate::{universe, witness::Scenario};
 
 /// A request as it is sent, and the verdict of the policy.
@@ -35,57 +36,91 @@ pub struct Examples {
 /// # Errors
 /// What cannot be read, or why Kyverno or the API server rejects the policy.
 pub fn examples(policy: &[Json], discovery: &Discovery, options: &Options) -> Result<Examples, String> {
-    let search = Search {
-        policy: Side::from_objects(policy, discovery)?,
-        discovery,
-        options,
-    };
-    let with = |checks: Checks| {
-        let objects: Vec<Json> = policy.iter().map(|object| with_checks(object, checks)).collect();
-        Side::from_objects(&objects, discovery).ok()
-    };
-    let refusing = with(Checks::FailAlways);
-    let passes = |status| status == Status::Pass;
-    let passing = refusing
-        .as_ref()
-        .and_then(|refusing| search.find([refusing, &search.policy], passes, passes));
-    let fails = |status| matches!(status, Status::Fail | Status::Warn);
-    let nothing = Side::from_objects(&[], discovery)?;
-    let negated = || {
-        let negated = with(Checks::Negated)?;
-        search.find([refusing.as_ref()?, &negated], passes, fails)
-    };
-    // Where the negation of a policy holds, it evaluates to false.
-    let failing = search.find([&nothing, &search.policy], fails, fails).or_else(negated);
-    Ok(Examples { passing, failing })
+    let search = ExampleSearch::new(policy, discovery, options.clone())?;
+    Ok(Examples {
+        passing: search.passing(None),
+        failing: search.failing(None),
+    })
 }
 
-struct Search<'s> {
+/// A policy with the sides that it is compared with.
+pub(crate) struct ExampleSearch<'d> {
     policy: Side,
-    discovery: &'s Discovery,
-    options: &'s Options,
+    /// With checks that always fail.
+    refusing: Option<Side>,
+    /// With the negation of its checks.
+    negated: Option<Side>,
+    nothing: Side,
+    discovery: &'d Discovery,
+    options: Options,
 }
 
-impl Search<'_> {
+impl<'d> ExampleSearch<'d> {
+    /// # Errors
+    /// What cannot be read, or why Kyverno or the API server rejects the policy.
+    pub(crate) fn new(policy: &[Json], discovery: &'d Discovery, options: Options) -> Result<Self, String> {
+        let with = |checks: Checks| {
+            let objects: Vec<Json> = policy.iter().map(|object| with_checks(object, checks)).collect();
+            Side::from_objects(&objects, discovery).ok()
+        };
+        Ok(Self {
+            policy: Side::from_objects(policy, discovery)?,
+            refusing: with(Checks::FailAlways),
+            negated: with(Checks::Negated),
+            nothing: Side::from_objects(&[], discovery)?,
+            discovery,
+            options,
+        })
+    }
+
+    /// A request that the policy admits.
+    pub(crate) fn passing(&self, within: Option<Within<'_>>) -> Option<Example> {
+        self.find([self.refusing.as_ref()?, &self.policy], [passes; 2], within)
+    }
+
+    /// A request that the policy refuses.
+    pub(crate) fn failing(&self, within: Option<Within<'_>>) -> Option<Example> {
+        let found = self.find([&self.nothing, &self.policy], [fails; 2], within);
+        // Where the negation of a policy holds, it evaluates to false.
+        found.or_else(|| {
+            let sides = [self.refusing.as_ref()?, self.negated.as_ref()?];
+            self.find(sides, [passes, fails], within)
+        })
+    }
+
     /// The smallest request on which two sides differ and the second has a status that counts, if the policy has a wanted one on
     /// it. A policy also refuses what it cannot evaluate: that is no example.
-    fn find(&self, sides: [&Side; 2], counts: fn(Status) -> bool, wanted: fn(Status) -> bool) -> Option<Example> {
+    fn find(
+        &self,
+        sides: [&Side; 2],
+        [counts, wanted]: [fn(Status) -> bool; 2],
+        within: Option<Within<'_>>,
+    ) -> Option<Example> {
         let options = Options {
             counts: Some(counts),
             ..self.options.clone()
         };
-        let found = compare_sides(sides[0], sides[1], self.discovery, &options).counterexample?;
+        let found = compare_within(sides[0], sides[1], self.discovery, &options, within).counterexample?;
         let universe = universe::with_unknown(self.discovery);
         let mut both = Match::new(sides, &universe, self.discovery, &options);
+        both.within = within;
         let shown = both.smallest(*found);
         let scenario = shown.found.scenario();
-        let mocks = both.host(&scenario.world.params);
+        let mocks = both.host(&scenario.world.params, &scenario.calls);
         let verdict = self.policy.decide(scenario, &universe, &mocks);
         wanted(verdict.status).then_some(Example {
             scenario: shown.sent,
             verdict,
         })
     }
+}
+
+fn passes(status: Status) -> bool {
+    status == Status::Pass
+}
+
+fn fails(status: Status) -> bool {
+    matches!(status, Status::Fail | Status::Warn)
 }
 
 /// What replaces the checks of a policy; what decides whether it applies stays.

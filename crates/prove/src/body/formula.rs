@@ -18,9 +18,10 @@ use kyvtest_go_compat::text::quantity::Quantity;
 use self::nodes::Nodes;
 pub(super) use self::nodes::{Node, Signature, signature_of};
 use super::{
+    lookup::Lookup,
     shape::{Inner, Kind, Shape},
     text::Predicate,
-    value::{Conversion, Lookup},
+    value::Conversion,
 };
 
 /// A place in a document.
@@ -213,11 +214,6 @@ impl Arena {
 
     pub(super) fn root(&mut self, name: &str, shape: Shape) -> Place {
         self.place(None, Step::Root(Arc::from(name)), shape, false)
-    }
-
-    /// The place of a root, if any formula reads it.
-    pub(super) fn known_root(&self, name: &str) -> Option<Place> {
-        self.place_ids.get(&(None, Step::Root(Arc::from(name)))).copied()
     }
 
     fn place(&mut self, parent: Option<Place>, step: Step, shape: Shape, optional: bool) -> Place {

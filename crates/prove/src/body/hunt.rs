@@ -6,7 +6,7 @@ mod near;
 mod outside;
 mod words;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashSet;
 use serde_json::{Map, Value as Json, json};
@@ -21,10 +21,10 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::{
     kube::{RequestClass, UserInfo},
-    policy::Loaded,
+    policy::{Loaded, Policy},
 };
 
-pub(super) use self::outside::{Calls, Lookups};
+pub(crate) use self::outside::Lookups;
 use super::{
     Counterexample, Data, Match, Side,
     build::{make, ordinary},
@@ -45,6 +45,10 @@ pub(super) struct Hunt {
     keys: Vec<String>,
     /// Texts that expressions read as something else.
     special: Vec<String>,
+    /// The texts of the request, while what it looks up is made.
+    own_texts: Vec<String>,
+    /// The words that follow a word in paths; those that paths begin with follow the empty one.
+    chains: BTreeMap<String, Vec<String>>,
     /// The texts that are quantities.
     amounts: Vec<String>,
     numbers: Vec<i64>,
@@ -102,6 +106,8 @@ impl Hunt {
                 .collect(),
             lookups,
             special: special.into_iter().collect(),
+            own_texts: Vec::new(),
+            chains: words::chains(&written),
             seed: 0x9e37_79b9_7f4a_7c15,
             raw: false,
         }
@@ -141,6 +147,10 @@ impl Hunt {
     }
 
     fn text(&mut self) -> Option<&String> {
+        if !self.own_texts.is_empty() && self.next(2) == 0 {
+            let at = self.next(self.own_texts.len());
+            return self.own_texts.get(at);
+        }
         if !self.special.is_empty() && self.next(2) == 0 {
             let at = self.next(self.special.len());
             return self.special.get(at);
@@ -159,32 +169,7 @@ impl Hunt {
         self.numbers.get(at).copied().unwrap_or_default()
     }
 
-    /// Tries some requests of a class in clusters that have what both sides look up. What it finds contradicts a proof; it is
-    /// no counterexample, because a request alone does not show the cluster.
-    pub(super) fn contradict(
-        &mut self,
-        both: &mut Match<'_>,
-        cell: &RequestClass<'_>,
-        tries: u64,
-    ) -> Option<Counterexample> {
-        if !self.lookups.calls_out() {
-            return self.search(both, cell, tries);
-        }
-        let mut found = None;
-        for _ in 0..tries {
-            both.called = self.call_out();
-            both.mocks = both.host(&[]);
-            found = self.search(both, cell, 1);
-            if found.is_some() {
-                break;
-            }
-        }
-        both.called = Calls::default();
-        both.mocks = both.host(&[]);
-        found
-    }
-
-    /// Tries some requests of a class.
+    /// Tries some requests of a class in clusters that have what both sides look up.
     pub(super) fn search(
         &mut self,
         both: &mut Match<'_>,
@@ -203,7 +188,12 @@ impl Hunt {
             let mut scenario = self.scenario(&request, &shape, &base);
             let name = scenario.request.name.clone();
             let namespace = scenario.request.namespace.clone();
-            add_objects(&mut scenario.world.params, self.outside(&name, &namespace));
+            if !self.lookups.is_empty() {
+                self.own_texts = near::texts(&scenario);
+                add_objects(&mut scenario.world.params, self.outside(&name, &namespace));
+                scenario.calls = self.call_out();
+                self.own_texts.clear();
+            }
             if let Some(found) = both.replay_admitted(&scenario) {
                 return Some(found);
             }
@@ -327,7 +317,7 @@ impl Hunt {
             return Json::Null;
         }
         if self.raw && depth > 1 && self.next(12) == 0 {
-            return self.anything(&Shape::any(), depth);
+            return self.anything(&Shape::any(), key, depth);
         }
         match &shape.inner {
             Inner::Struct(own) => {
@@ -372,7 +362,7 @@ impl Hunt {
             }
             Inner::Text(_) => self.text().map_or(Json::Null, |text| json!(text)),
             Inner::Custom | Inner::Written => {
-                let mut object = self.anything(shape, depth);
+                let mut object = self.anything(shape, key, depth);
                 if !self.raw
                     && let Some(entries) = object.as_object_mut()
                 {
@@ -386,7 +376,7 @@ impl Hunt {
                 }
                 object
             }
-            Inner::Unknown | Inner::Record(_) | Inner::Entry(..) => self.anything(shape, depth),
+            Inner::Unknown | Inner::Record(_) | Inner::Entry(..) => self.anything(shape, key, depth),
         }
     }
 
@@ -409,7 +399,8 @@ impl Hunt {
         Json::Object(map)
     }
 
-    fn anything(&mut self, shape: &Shape, depth: u32) -> Json {
+    /// A value of any of the kinds of a shape, under a key.
+    fn anything(&mut self, shape: &Shape, key: &str, depth: u32) -> Json {
         let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| shape.kinds.has(*kind)).collect();
         match self.pick(&kinds) {
             Some(Kind::Bool) => json!(self.next(2) == 0),
@@ -418,14 +409,17 @@ impl Hunt {
             Some(Kind::Text) => self.text().map_or(Json::Null, |text| json!(text)),
             Some(Kind::List) => {
                 let count = self.next(3);
-                Json::Array((0..count).map(|_| self.anything(shape, depth + 1)).collect())
+                Json::Array((0..count).map(|_| self.anything(shape, key, depth + 1)).collect())
             }
             Some(Kind::Map) if depth < 6 => {
                 let mut map = Map::new();
+                let following = self.chains.get(key).cloned().unwrap_or_default();
                 for _ in 0..self.next(4) {
-                    let at = self.next(self.words.len());
-                    if let Some(word) = self.words.get(at).cloned() {
-                        let value = self.anything(&Shape::any(), depth + 1);
+                    let known = following.len().min(following.len() * self.next(4));
+                    let at = self.next(if known > 0 { known } else { self.words.len() });
+                    let word = if known > 0 { &following } else { &self.words }.get(at).cloned();
+                    if let Some(word) = word {
+                        let value = self.anything(&Shape::any(), &word, depth + 1);
                         map.insert(word, value);
                     }
                 }
@@ -463,6 +457,19 @@ fn metadata(given: &Json) -> Json {
         }
     }
     Json::Object(own)
+}
+
+/// What a policy looks up.
+pub(crate) fn lookups_of(policy: &Policy) -> Lookups {
+    let mut lookups = Lookups::default();
+    let loaded = Loaded {
+        policies: vec![policy.clone()],
+        ..Loaded::default()
+    };
+    for document in sources(&loaded) {
+        lookups.read(&document);
+    }
+    lookups
 }
 
 /// What the policies of both sides look up.

@@ -365,7 +365,7 @@ impl<'c> Request<'c> {
     }
 
     /// A question of matching as a formula.
-    fn question(&self, arena: &mut Arena, atom: kube::Atom<'_>) -> Formula {
+    pub(super) fn question(&self, arena: &mut Arena, atom: kube::Atom<'_>) -> Formula {
         let user = arena.generic(self.user);
         let free = |arena: &mut Arena| arena.literal(Atom::Free(Arc::from(format!("{atom:?} of {user}"))));
         let on_namespace = is_core_namespace(self.cell.resource);

@@ -8,6 +8,7 @@
 mod classic;
 mod kyverno;
 mod native;
+mod parameters;
 mod validating;
 
 use std::sync::Arc;
@@ -23,10 +24,8 @@ use kyvtest_kyverno::{
     webhook::{Delivery, Webhook},
 };
 use kyvtest_model::{
-    kube::{Discovery, Environment, Operation, RequestClass, Resource, parse_api_version},
-    policy::{
-        Loaded, ParamKind, ParamRef, Policy, Text, ValidatingAdmissionPolicy, validate_admission, validate_in_cluster,
-    },
+    kube::{Discovery, Environment, Operation, RequestClass, Resource},
+    policy::{Loaded, Policy, ValidatingAdmissionPolicy, validate_admission, validate_in_cluster},
     verdict::{Effect, Verdict},
 };
 
@@ -34,10 +33,9 @@ use self::classic::ClassicRules;
 pub(super) use self::classic::Outcome as RuleOutcome;
 use super::{
     cel::{self, Surroundings},
-    formula::{Arena, Atom, Formula},
+    formula::{Arena, Formula},
     request::{Request, Viewer},
-    shape::Shape,
-    value::{Result, Sym, Truth, Value, unsupported},
+    value::{Result, Sym, Truth, Value},
 };
 use crate::{Layer, pair::NativeVerdict, witness::Scenario};
 
@@ -255,50 +253,6 @@ impl Side {
         Ok(effects)
     }
 
-    /// The parameter that a policy names, with the condition that it exists. One that belongs to the side is a constant; any
-    /// other is the same unknown object for everyone who names it.
-    fn parameter(
-        &self,
-        arena: &mut Arena,
-        discovery: &Discovery,
-        kind: &ParamKind,
-        reference: Option<&ParamRef>,
-    ) -> Result<(Formula, Value)> {
-        fn text(text: Option<&Text>) -> &str {
-            text.map_or("", |text| text.value.as_str())
-        }
-        let Some(reference) = reference else {
-            return unsupported("parameters without a reference");
-        };
-        let name = text(reference.name.as_ref());
-        let namespace = text(reference.namespace.as_ref());
-        let (group, version) = parse_api_version(&kind.api_version);
-        let Some(resource) = discovery.by_kind(group, version, &kind.kind) else {
-            return unsupported("parameters of an unknown kind");
-        };
-        if name.is_empty() || reference.selector.is_some() || resource.namespaced == namespace.is_empty() {
-            return unsupported("parameters by a selector, or in the namespace of the request");
-        }
-        for object in &self.objects {
-            let root = object.root().to_serde();
-            let metadata = |field: &str| root["metadata"][field].as_str().unwrap_or_default().to_owned();
-            if root["kind"] == kind.kind.as_str()
-                && root["apiVersion"] == kind.api_version.as_str()
-                && metadata("name") == name
-                && metadata("namespace") == namespace
-            {
-                return Ok((Formula::TRUE, cel::json_value(&root)?));
-            }
-        }
-        let key = format!("{} {} {namespace} {name}", kind.api_version, kind.kind);
-        let root = arena.root(
-            &format!("{PARAMETER}{key}"),
-            Shape::object(&kind.api_version, &kind.kind),
-        );
-        let exists = arena.literal(Atom::Free(Arc::from(format!("{PARAMETER}{key}"))));
-        Ok((exists, Value::of(Sym::At(root))))
-    }
-
     /// Whether the API server calls Kyverno, and whether it denies the request because it cannot tell.
     fn called(arena: &mut Arena, webhook: &Webhook, request: &Request<'_>) -> Result<Called> {
         let count = webhook.match_conditions().len();
@@ -338,9 +292,6 @@ pub(super) fn add_objects(known: &mut Vec<Document>, objects: Vec<Document>) {
         }
     }
 }
-
-/// The beginning of the names of unknown parameters: version, kind, namespace and name follow.
-pub(super) const PARAMETER: &str = "param ";
 
 struct Called {
     called: Formula,

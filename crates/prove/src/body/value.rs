@@ -146,17 +146,6 @@ pub(super) enum Conversion {
     Time,
 }
 
-/// An object outside of the request that expressions look up.
-#[derive(Debug, Clone)]
-pub(super) struct Lookup {
-    /// What is found.
-    pub(super) place: Place,
-    pub(super) api_version: Arc<str>,
-    pub(super) plural: Arc<str>,
-    pub(super) namespace: Sym,
-    pub(super) name: Sym,
-}
-
 /// A quantity.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Sized {

@@ -315,6 +315,14 @@ impl Reader<'_, '_> {
                 Some(field) => self.arena.present(field),
                 None => Formula::FALSE,
             }),
+            // Whether it is a map at all was decided before.
+            Sym::At(key) if self.arena.shape(map).inner == Inner::Unknown => {
+                let kinds = self.arena.shape(*key).kinds;
+                match self.arena.has_key(map, *key) {
+                    Some(present) if kinds.is_single() && kinds.has(Kind::Text) => Ok(present),
+                    _ => unsupported("a key of unknown type `in` a map"),
+                }
+            }
             Sym::At(key) => {
                 let cases = self.symbolic_index(&Sym::At(map), *key)?;
                 let mut present = Vec::new();

@@ -9,11 +9,11 @@ use serde_json::Value as Json;
 use super::{context::value_of, query::Context};
 use crate::body::{
     formula::{Arena, Atom, Formula, Place},
-    shape::Kind,
+    shape::{Inner, Kind, Shape},
     text::Predicate,
     value::{Part, Result, Sym, Truth, Value, unsupported},
 };
-use kyvtest_go_compat::text::{duration, quantity::Quantity, wildcard};
+use kyvtest_go_compat::text::{duration, number, quantity::Quantity, wildcard};
 
 /// A block of conditions.
 pub(super) struct Conditions<'j> {
@@ -63,6 +63,30 @@ impl<'j> Conditions<'j> {
             yes,
             no: arena.and([fine, not]),
         })
+    }
+}
+
+impl Conditions<'_> {
+    /// When the conditions of an exception hold: `all` is evaluated first, and what cannot be evaluated does not hold.
+    pub(super) fn lift(&self, arena: &mut Arena, context: &Context<'_, '_>) -> Result<Formula> {
+        let mut all_hold = Formula::TRUE;
+        for condition in &self.all {
+            let truth = evaluate(arena, context, condition)?;
+            all_hold = arena.and([all_hold, truth.yes]);
+        }
+        let any = self.any.as_deref().unwrap_or_default();
+        let mut holds = Formula::of(any.is_empty());
+        // No condition so far could not be evaluated.
+        let mut fine = Formula::TRUE;
+        for condition in any {
+            let truth = evaluate(arena, context, condition)?;
+            let held = arena.and([fine, truth.yes]);
+            holds = arena.or([holds, held]);
+            let error = truth.error(arena);
+            let not = arena.not(error);
+            fine = arena.and([fine, not]);
+        }
+        Ok(arena.and([all_hold, holds]))
     }
 }
 
@@ -173,6 +197,12 @@ fn equality(arena: &mut Arena, key: &Sym, value: &Sym) -> Result<(Formula, Formu
         (Sym::Words(place, words), Sym::Text(text)) if is_plain(text) && !wildcard::has_wildcard(text) => {
             always(arena.text(*place, words.before(Predicate::Is(Arc::clone(text)))?))
         }
+        (Sym::Text(key), Sym::At(value)) if is_text(arena, *value) => {
+            let (key, value) = (Arc::clone(key), *value);
+            let matches = matched(arena, &format!("{key:?} equal in a condition"), &[value])?;
+            let same = arena.text(value, Predicate::Is(key));
+            always(arena.or([same, matches]))
+        }
         (Sym::Text(_), Sym::Bool(_)) => always(Formula::FALSE),
         (Sym::Int(key), Sym::Int(value)) => always(Formula::of(key == value)),
         (Sym::Length(_) | Sym::Size(_), Sym::Int(number)) => {
@@ -231,10 +261,38 @@ fn equal_of_kind(arena: &mut Arena, place: Place, kind: Kind, value: &Sym) -> Re
                 arena.text(place, Predicate::Is(Arc::clone(text)))
             }
         }
+        (Kind::Text, Sym::At(other)) if is_text(arena, *other) => equal_texts(arena, place, *other)?,
+        (Kind::Int | Kind::Double, Sym::At(other)) if is_text(arena, *other) => {
+            matched(arena, "number equal in a condition", &[place, *other])?
+        }
+        (Kind::Bool | Kind::List | Kind::Map, Sym::At(other)) if is_text(arena, *other) => Formula::FALSE,
+        (Kind::Int | Kind::Double, Sym::Text(text)) if !is_numeric(text) => Formula::FALSE,
+        (Kind::Double, Sym::Bool(_) | Sym::Null) => Formula::FALSE,
         (Kind::Text, Sym::Bool(_) | Sym::Null) => Formula::FALSE,
         (Kind::List | Kind::Map, Sym::Text(_) | Sym::Int(_) | Sym::Bool(_) | Sym::Null) => Formula::FALSE,
         _ => return unsupported("an equality in a condition"),
     })
+}
+
+/// Whether a text may be read as a number.
+fn is_numeric(text: &str) -> bool {
+    number::parse_float(text).is_ok() || number::parse_int(text, 10, 64).is_ok()
+}
+
+/// Whether a text equals another one in a condition: the same text does, whatever it is read as.
+fn equal_texts(arena: &mut Arena, key: Place, value: Place) -> Result<Formula> {
+    let matches = matched(arena, "equal in a condition", &[key, value])?;
+    let same = arena.same(key, value);
+    Ok(arena.or([same, matches]))
+}
+
+/// Whether texts that are not the same match as wildcards, durations or quantities: nothing is known but that the same texts do so
+/// everywhere.
+fn matched(arena: &mut Arena, name: &str, places: &[Place]) -> Result<Formula> {
+    match arena.term(name, places, Shape::of(Kind::Bool, Inner::Unknown)) {
+        Some(matches) => Ok(arena.is_true(matches)),
+        None => unsupported("an equality of elements of two lists in a condition"),
+    }
 }
 
 pub(super) fn counted(arena: &mut Arena, sym: &Sym, least: i64) -> Result<Formula> {

@@ -83,7 +83,7 @@ impl Match<'_> {
         self.replay_admitted(sent)
     }
 
-    /// The smallest request that shows a difference of the same class.
+    /// The smallest request that shows a difference of the same class, in a cluster with as few objects as possible.
     pub(in crate::body) fn smallest(&mut self, found: Counterexample) -> Shown {
         let class = found.class();
         let sent = found.scenario().clone();
@@ -92,6 +92,13 @@ impl Match<'_> {
             Some(again) if again.class() == class => Shown { sent, found: again },
             _ => return Shown { sent, found },
         };
+        for number in (0..best.sent.world.params.len()).rev() {
+            let mut sent = best.sent.clone();
+            sent.world.params.remove(number);
+            if let Some(found) = self.show(&sent).filter(|found| found.class() == class) {
+                best = Shown { sent, found };
+            }
+        }
         let mut runs = 0;
         for step in [remove, simplify] {
             let mut changed = true;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{Arena, Formula, Place};
-use crate::body::value::{Conversion, Lookup};
+use crate::body::{lookup::Lookup, value::Conversion};
 
 impl Arena {
     /// An arena for lists of at most `k` elements.

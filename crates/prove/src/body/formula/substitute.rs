@@ -10,8 +10,27 @@ impl Arena {
     pub(in crate::body) fn substitute(&mut self, formula: Formula, from: Place, to: Place) -> Formula {
         let mut known = self.moved.remove(&(from, to)).unwrap_or_default();
         let replaced = self.replace(formula, from, to, &mut known);
+        self.move_conversions(from, to, &mut known);
         self.moved.insert((from, to), known);
         replaced
+    }
+
+    /// Notes what is read from the texts of an element for the one that takes its place.
+    fn move_conversions(&mut self, from: Place, to: Place, known: &mut FxHashMap<Formula, Formula>) {
+        let own = self
+            .conversions
+            .iter()
+            .filter(|(value, ..)| self.is_within(*value, from));
+        let own: Vec<_> = own.copied().collect();
+        for (value, text, readable, conversion) in own {
+            let value = self.move_place(value, from, to);
+            if self.conversions.iter().any(|(noted, ..)| *noted == value) {
+                continue;
+            }
+            let text = self.move_place(text, from, to);
+            let readable = self.replace(readable, from, to, known);
+            self.note_conversion(value, text, readable, conversion);
+        }
     }
 
     fn replace(

@@ -14,6 +14,17 @@ const CHANGES: usize = 3;
 /// Keys whose values a request repeats elsewhere, or on which everything else depends.
 const FIXED: [&str; 4] = ["apiVersion", "kind", "name", "namespace"];
 
+/// The texts of a request's objects and of those around it.
+pub(super) fn texts(scenario: &Scenario) -> Vec<String> {
+    let request = &scenario.request;
+    let objects = [&request.object, &request.old_object];
+    let mut texts = Vec::new();
+    for object in objects.into_iter().chain(&scenario.world.params) {
+        gather(&object.root().to_serde(), &mut texts);
+    }
+    texts
+}
+
 impl Hunt {
     /// Tries some neighbours of a request.
     pub(in crate::body) fn search_near(
@@ -42,11 +53,7 @@ impl Hunt {
             .iter()
             .map(|object| object.root().to_serde())
             .collect();
-        let mut texts = Vec::new();
-        objects
-            .iter()
-            .chain(&outside)
-            .for_each(|object| gather(object, &mut texts));
+        let texts = texts(near);
         for _ in 0..=self.next(CHANGES) {
             let mut targets: Vec<&mut Json> = objects.iter_mut().chain(&mut outside).collect();
             targets.retain(|target| target.is_object());

@@ -10,13 +10,18 @@ use kyvtest_cel::host::{Gvr, Mocks};
 use kyvtest_go_compat::value::{Document, Value};
 
 use super::Hunt;
-use crate::body::shape::Shape;
+use crate::{
+    body::shape::{Inner, Kind, Shape},
+    calls::Calls,
+};
 
 /// What the policies of both sides look up.
 #[derive(Debug, Default)]
-pub(in crate::body) struct Lookups {
+pub(crate) struct Lookups {
     /// API version and resource.
     resources: BTreeSet<(String, String)>,
+    /// Whether something but parameters is looked up.
+    reads_others: bool,
     /// Names and namespaces that are written there.
     names: BTreeSet<String>,
     /// Namespaces with names that are written together.
@@ -32,6 +37,7 @@ impl Lookups {
             Json::Object(map) => {
                 if let Some(entry) = map.get("configMap").filter(|entry| entry["name"].is_string()) {
                     self.resources.insert(("v1".to_owned(), "configmaps".to_owned()));
+                    self.reads_others = true;
                     for part in ["name", "namespace"] {
                         self.names.extend(entry[part].as_str().map(str::to_owned));
                     }
@@ -74,6 +80,7 @@ impl Lookups {
     }
 
     fn path(&mut self, path: &str) {
+        self.reads_others = true;
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         let (version, rest) = match parts.as_slice() {
             ["api", version, rest @ ..] => ((*version).to_owned(), rest),
@@ -96,10 +103,18 @@ impl Lookups {
         self.names.extend(rest.first().map(|name| (*name).to_owned()));
     }
 
-    /// Lookups of CEL: the first two texts of the call.
+    /// Lookups of CEL: the first texts of the call.
     fn expression(&mut self, text: &str) {
+        for (call, found) in [("globalContext.Get(", &mut self.globals), ("http.Get(", &mut self.urls)] {
+            for (at, _) in text.match_indices(call) {
+                let rest = &text[at + call.len()..];
+                let quote = rest.chars().find(|c| matches!(c, '\'' | '"')).unwrap_or('\'');
+                found.extend(rest.split(quote).nth(1).map(str::to_owned));
+            }
+        }
         for call in ["resource.Get(", "resource.List("] {
             for (at, _) in text.match_indices(call) {
+                self.reads_others = true;
                 let rest = &text[at + call.len()..];
                 let quote = rest.chars().find(|c| matches!(c, '\'' | '"')).unwrap_or('\'');
                 let mut quoted = rest.split(quote).skip(1).step_by(2);
@@ -115,13 +130,8 @@ impl Lookups {
         }
     }
 
-    /// Whether something outside of the cluster's objects is read.
-    pub(super) fn calls_out(&self) -> bool {
-        !self.globals.is_empty() || !self.urls.is_empty()
-    }
-
     /// A host that answers lookups from the given objects.
-    pub(in crate::body) fn answer(&self, objects: &[Document], mocks: &mut Mocks) {
+    pub(crate) fn answer(&self, objects: &[Document], mocks: &mut Mocks) {
         for (api_version, resource) in &self.resources {
             let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
             let gvr = || Gvr {
@@ -142,6 +152,16 @@ impl Lookups {
 
     pub(in crate::body) fn reads_objects(&self) -> bool {
         !self.resources.is_empty()
+    }
+
+    /// Whether objects are looked up, parameters aside.
+    pub(crate) fn reads_others(&self) -> bool {
+        self.reads_others
+    }
+
+    /// Whether nothing is looked up.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.resources.is_empty() && self.globals.is_empty() && self.urls.is_empty()
     }
 }
 
@@ -191,30 +211,19 @@ impl Hunt {
 
     /// Answers of the global context and of services.
     pub(super) fn call_out(&mut self) -> Calls {
-        let globals: Vec<String> = self.lookups.globals.iter().cloned().collect();
-        let urls: Vec<String> = self.lookups.urls.iter().cloned().collect();
-        let mut answer = |name: String| (name, Document::from(&self.anything(&Shape::any(), 0)));
-        Calls {
-            globals: globals.into_iter().map(&mut answer).collect(),
-            urls: urls.into_iter().map(&mut answer).collect(),
+        let mut calls = Calls::default();
+        for name in self.lookups.globals.clone() {
+            let value = self.anything(&Shape::any(), "", 0);
+            // An entry that is null does not exist.
+            if !value.is_null() {
+                calls.add_global(&name, "", value);
+            }
         }
-    }
-}
-
-/// What the global context and services answer.
-#[derive(Debug, Default)]
-pub(in crate::body) struct Calls {
-    globals: Vec<(String, Document)>,
-    urls: Vec<(String, Document)>,
-}
-
-impl Calls {
-    pub(in crate::body) fn answer(&self, mocks: &mut Mocks) {
-        for (name, value) in &self.globals {
-            mocks.add_global(name, value.clone());
+        for url in self.lookups.urls.clone() {
+            // Suites have answers that are maps.
+            let body = self.anything(&Shape::of(Kind::Map, Inner::Unknown), "", 0);
+            calls.add_service(&url, body);
         }
-        for (url, value) in &self.urls {
-            mocks.add_http(url, value.clone());
-        }
+        calls
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The constants of a policy give the values whose neighbours are worth trying. No upstream counterpart.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kyvtest_go_compat::text::{duration, quantity::Quantity, time::Timestamp};
 
@@ -168,4 +168,26 @@ fn amounts(texts: &BTreeSet<String>, into: &mut BTreeSet<String>) {
             into.insert(a.add(b).canonical());
         }
     }
+}
+
+/// The words that follow a word in the paths of a text; those that paths begin with follow the empty one.
+pub(super) fn chains(text: &str) -> BTreeMap<String, Vec<String>> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut chains: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut before = String::new();
+    let mut between = String::new();
+    for part in text.split_inclusive(|c: char| !is_word(c)) {
+        let word = part.trim_end_matches(|c: char| !is_word(c));
+        if word.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            // Only what leads from a value to one in it is between the words of a path.
+            let follows = between.contains('.') && between.chars().all(|c| ".?[]*0123456789".contains(c));
+            let key = if follows { before.clone() } else { String::new() };
+            chains.entry(key).or_default().insert(word.to_owned());
+            word.clone_into(&mut before);
+            between.clear();
+        }
+        between.push_str(&part[word.len()..]);
+    }
+    let chains = chains.into_iter();
+    chains.map(|(key, words)| (key, words.into_iter().collect())).collect()
 }

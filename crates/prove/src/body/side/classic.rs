@@ -4,9 +4,12 @@
 
 use std::sync::Arc;
 
+use serde_json::Value as Json;
+
 use kyvtest_kyverno::{
     autogen,
     cel_rule::CompiledRule,
+    exception::{self, CompiledException},
     lens::Lens,
     matching::{self, Selection},
     select::{Stage, Step},
@@ -16,8 +19,9 @@ use kyvtest_model::{
     policy::{ClassicPolicy, Rule},
 };
 
-use super::{Expressions, Side, kyverno::Modelling};
+use super::{Expressions, Side, kyverno::Modelling, parameters::Parameters};
 use crate::body::{
+    classic::lifts,
     formula::{Arena, Formula},
     request::{Request, Viewer, paths},
     value::{Result, unsupported},
@@ -64,14 +68,12 @@ impl<'p> Modelling<'_, 'p, '_> {
         let Some(rule) = rules.of_kind(&self.request.seen.kind).get(step.number) else {
             return unsupported("a rule that was not read");
         };
-        let mut exceptions = step.exceptions.iter();
-        let is_lifted = exceptions.any(|exception| exception.is_plain());
+        let lifted = self.lifted(rule, step)?;
         step.stages().decide(requests, |stage, reached| match stage {
-            Stage::Preconditions if is_lifted && rule.may_fail_before() => {
+            Stage::Preconditions if lifted != Formula::FALSE && rule.may_fail_before() => {
                 unsupported("an exception to a rule with `context` or `preconditions`, whose errors come first")
             }
-            Stage::Exceptions if is_lifted => Ok(None),
-            Stage::Exceptions if !step.exceptions.is_empty() => unsupported("an exception with conditions"),
+            Stage::Exceptions => Ok(self.without(reached, lifted)),
             Stage::Check => self.check(rules, rule, step, reached).map(|()| None),
             _ => Ok(Some(reached)),
         })
@@ -84,9 +86,9 @@ impl<'p> Modelling<'_, 'p, '_> {
             return unsupported("a rule that was not read");
         };
         let mut applied = Formula::FALSE;
-        let is_lifted = step.exceptions.iter().any(|exception| exception.is_plain());
+        let lifted = self.lifted(rule, step)?;
         step.stages().decide(reached, |stage, reached| match stage {
-            Stage::Exceptions if is_lifted => Ok(None),
+            Stage::Exceptions => Ok(self.without(reached, lifted)),
             Stage::Check => {
                 let outcome = self.outcome(rules, rule, step.number)?;
                 let Some(idle) = outcome.idle.filter(|_| outcome.either == Formula::FALSE) else {
@@ -100,6 +102,21 @@ impl<'p> Modelling<'_, 'p, '_> {
             _ => Ok(Some(reached)),
         })?;
         Ok(applied)
+    }
+
+    /// The requests for which one of the matching exceptions lifts a rule.
+    fn lifted(&mut self, rule: &ClassicRule, step: &Step<'p>) -> Result<Formula> {
+        let mut lifted = Vec::new();
+        for exception in &step.exceptions {
+            lifted.push(rule.lifted_by(self.side, self.arena, self.request, exception)?);
+        }
+        Ok(self.arena.or(lifted))
+    }
+
+    /// The requests among those that reach a rule for which it is not lifted; `None` if there is none.
+    fn without(&mut self, reached: Formula, lifted: Formula) -> Option<Formula> {
+        let not = self.arena.not(lifted);
+        Some(self.arena.and([reached, not])).filter(|left| *left != Formula::FALSE)
     }
 
     fn outcome(&mut self, rules: &ClassicRules, rule: &ClassicRule, number: usize) -> Result<Outcome> {
@@ -142,6 +159,56 @@ impl ClassicRule {
         let parts = [&self.rule.context, &self.rule.preconditions];
         let mut parts = parts.into_iter().flatten();
         parts.any(|part| !part.node().is_null())
+    }
+
+    /// The requests for which an exception that matches lifts the rule.
+    fn lifted_by(
+        &self,
+        side: &Side,
+        arena: &mut Arena,
+        request: &Request<'_>,
+        exception: &CompiledException,
+    ) -> Result<Formula> {
+        if exception.is_plain() {
+            return Ok(Formula::TRUE);
+        }
+        let mut written = side.loaded.exceptions.iter();
+        let written = written.find(|written| CompiledException::new(written).key() == exception.key());
+        let Some(written) = written.filter(|written| written.pod_security.is_none()) else {
+            return unsupported("an exception for some Pod Security controls");
+        };
+        let conditions = written.conditions.as_ref();
+        let conditions = conditions.map_or(Json::Null, |part| part.document().root().to_serde());
+        lifts(arena, &self.rule, request, &conditions)
+    }
+
+    /// The requests that created the old object and for which an exception lifts the rule.
+    fn lifted_then(
+        &self,
+        side: &Side,
+        arena: &mut Arena,
+        policy: &ClassicPolicy,
+        creation: &Request<'_>,
+    ) -> Result<Formula> {
+        let compiled = side.loaded.exceptions.iter();
+        let compiled: Vec<CompiledException> = compiled.map(|own| CompiledException::new(own)).collect();
+        let key = policy.key();
+        let about = (key.as_str(), self.rule.name.value.as_str());
+        let found = paths(arena, creation, |facts| {
+            let matching = exception::matching(&compiled, about, &creation.cell, facts);
+            matching.iter().map(|own| own.key().to_owned()).collect::<Vec<_>>()
+        });
+        let Some(found) = found else {
+            return unsupported("matching has too many paths");
+        };
+        let mut lifted = Vec::new();
+        for (condition, keys) in found {
+            for exception in compiled.iter().filter(|own| keys.iter().any(|key| key == own.key())) {
+                let holds = self.lifted_by(side, arena, creation, exception)?;
+                lifted.push(arena.and([condition, holds]));
+            }
+        }
+        Ok(arena.or(lifted))
     }
 
     /// Whether the rule would have matched when the old object was created, and that request.
@@ -193,7 +260,15 @@ impl ClassicRule {
             let main = discovery.by_kind(&resource.group, &resource.version, &resource.kind);
             let main = main.map_or(resource, |main| &**main);
             return super::super::classic::outcome(arena, policy, rule, request, |arena| {
-                self.creation(arena, policy, request, main)
+                let (creation, matches) = self.creation(arena, policy, request, main)?;
+                let is_security = rule.validate.as_ref().is_some_and(|own| own.pod_security.is_some());
+                if !is_security {
+                    return Ok((creation, matches));
+                }
+                // A Pod Security rule that was lifted then was not violated.
+                let lifted = self.lifted_then(side, arena, policy, &creation)?;
+                let not = arena.not(lifted);
+                Ok((creation, arena.and([matches, not])))
             });
         };
         if rule.preconditions.is_some() {
@@ -209,11 +284,18 @@ impl ClassicRule {
         };
         let programs = cel.programs();
         let mut expressions = Expressions::new(&programs, request, Viewer::Classic, resource);
-        let mut exists = Formula::TRUE;
+        let mut parameters = Parameters::None;
         if let Some(kind) = &text.param_kind {
-            let (found, value) = side.parameter(arena, discovery, kind, text.param_ref.as_ref())?;
+            let reference = text.param_ref.as_ref();
+            if reference.is_some_and(|reference| reference.selector.is_some()) && !rule.cel_preconditions.is_empty() {
+                return unsupported(
+                    "`celPreconditions` with parameters by a selector: the first that is skipped decides",
+                );
+            }
+            parameters = side.parameters(arena, request, discovery, kind, reference)?;
+        }
+        if let Some(value) = parameters.value() {
             expressions.parameter(&value);
-            exists = found;
         }
         expressions.declare(text.variables.iter().map(|variable| variable.name.value.clone()));
         let conditions = expressions.conditions(arena, rule.cel_preconditions.len())?;
@@ -225,9 +307,8 @@ impl ClassicRule {
         let violated = arena.and([conditions.holds, bad]);
         let violated = arena.or([violated, conditions.error]);
         Ok(Outcome {
-            fail: arena.and([exists, violated]),
-            // A parameter that is not there is an error whatever the reference says.
-            error: arena.not(exists),
+            fail: parameters.any(arena, violated),
+            error: parameters.error(arena, text.param_ref.as_ref()),
             either: Formula::FALSE,
             idle: rule.cel_preconditions.is_empty().then_some(Formula::FALSE),
         })

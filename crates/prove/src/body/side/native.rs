@@ -5,7 +5,7 @@
 use kyvtest_apiserver::Step;
 use kyvtest_model::{kube::Discovery, verdict::Effect};
 
-use super::{Effects, Expressions, Side};
+use super::{Effects, Expressions, Side, parameters::Parameters};
 use crate::body::{
     formula::{Arena, Formula},
     request::{Request, Viewer, paths},
@@ -69,42 +69,44 @@ impl Side {
         let (policy, binding) = (&*self.natives[number], &*self.loaded.bindings[at]);
         let ignores = self.server.policies()[number].ignores_errors();
         let effect = self.server.bindings()[at].effect();
-        let mut applies = applies;
-        let mut parameter = None;
+        let mut parameters = Parameters::None;
         if let Some(kind) = &policy.param_kind {
             let reference = binding.param_ref.as_ref();
-            let (exists, value) = self.parameter(arena, discovery, kind, reference)?;
-            let missing = arena.not(exists);
+            parameters = self.parameters(arena, request, discovery, kind, reference)?;
             let action = reference.and_then(|reference| reference.parameter_not_found_action.as_ref());
             if action.is_some_and(|action| action.value == "Deny") && !ignores {
+                let missing = parameters.missing(arena);
                 effects.add(arena.and([applies, missing]), Effect::Deny);
             }
-            applies = arena.and([applies, exists]);
-            parameter = Some(value);
         }
         let programs = self.server.policies()[number].programs();
         let mut expressions = Expressions::new(&programs, request, Viewer::Native, request.seen);
-        if let Some(parameter) = &parameter {
-            expressions.parameter(parameter);
+        if let Some(value) = parameters.value() {
+            expressions.parameter(&value);
         }
         expressions.declare(policy.variables.iter().map(|variable| variable.name.value.clone()));
         let conditions = expressions.conditions(arena, policy.match_conditions.len())?;
-        let holds = arena.and([applies, conditions.holds]);
+        let mut add = |arena: &mut Arena, of_one: Formula, effect: Effect| {
+            let found = parameters.any(arena, of_one);
+            effects.add(arena.and([applies, found]), effect);
+        };
         let mut bad = Vec::new();
-        if holds != Formula::FALSE {
+        if conditions.holds != Formula::FALSE {
             for truth in expressions.validations(arena, policy.validations.len())? {
                 let not = if ignores { truth.no } else { arena.not(truth.yes) };
                 bad.push(not);
             }
         }
         let bad = arena.or(bad);
-        effects.add(arena.and([holds, bad]), effect);
+        let violated = arena.and([conditions.holds, bad]);
+        add(arena, violated, effect);
         if ignores {
             return Ok(());
         }
-        effects.add(arena.and([applies, conditions.error]), effect);
+        add(arena, conditions.error, effect);
         let error = expressions.annotation_error(arena, policy.audit_annotations.len(), true)?;
-        effects.add(arena.and([holds, error]), Effect::Deny);
+        let unwritten = arena.and([conditions.holds, error]);
+        add(arena, unwritten, Effect::Deny);
         Ok(())
     }
 }
