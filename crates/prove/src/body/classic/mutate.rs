@@ -9,7 +9,7 @@
 
 mod loops;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::policy::Rule;
@@ -177,7 +177,12 @@ impl Reader<'_, '_, '_, '_> {
 
     /// A map of a patch, resolved against the map that is there.
     fn map(&mut self, entries: &Map<String, Json>, resource: &Entry) -> Result<Patch> {
-        let mut made = Vec::new();
+        let mut made: Vec<(Arc<str>, Formula, Patch)> = Vec::new();
+        let plain = |written| Anchor::parse(written).map_or(written, |anchor| anchor.key);
+        let keys: BTreeSet<&str> = entries.keys().map(|written| plain(written.as_str())).collect();
+        if keys.len() < entries.len() {
+            return unsupported("a key of a patch with and without an anchor");
+        }
         for (written, value) in entries {
             if is_variable(written) || written.starts_with('$') {
                 return unsupported("a variable or a directive in a key of a patch");
@@ -216,20 +221,24 @@ impl Reader<'_, '_, '_, '_> {
         if resource.present == Formula::FALSE {
             return Ok(Entry::absent());
         }
-        let Some(sym) = resource.value.single() else {
-            return unsupported("anchors of a value that differs from case to case");
-        };
-        let is_map = match sym {
-            Sym::At(place) => self.arena.is_kind(*place, Kind::Map),
-            _ => Formula::TRUE,
-        };
-        match self.arena.entry_of(sym, key) {
-            Some(entry) => Ok(Entry {
-                present: self.arena.and([resource.present, is_map, entry.present]),
-                value: entry.value,
-            }),
-            None => unsupported("anchors of a value that is no map"),
+        let (mut present, mut cases) = (Vec::new(), Vec::new());
+        for (guard, sym) in &resource.value.0 {
+            let is_map = match sym {
+                Sym::At(place) => self.arena.is_kind(*place, Kind::Map),
+                _ => Formula::TRUE,
+            };
+            let Some(entry) = self.arena.entry_of(sym, key) else {
+                return unsupported("anchors of a value that is no map");
+            };
+            present.push(self.arena.and([*guard, resource.present, is_map, entry.present]));
+            for (inner, sym) in entry.value.0 {
+                cases.push((self.arena.and([*guard, inner]), sym));
+            }
         }
+        Ok(Entry {
+            present: self.arena.or(present),
+            value: self.arena.value(cases),
+        })
     }
 
     fn tree(&mut self, value: &Json, resource: &Entry) -> Result<Patch> {
