@@ -84,7 +84,7 @@ impl Expr {
         self.text == if value { "true" } else { "false" }
     }
 
-    /// `self.field`; a name that is no identifier is written as `self['field']`.
+    /// `self.field`; a name that is not an identifier is written as `self['field']`.
     pub fn field(&self, field: &str) -> Self {
         if is_identifier(field) {
             return Self::primary(format!("{}.{field}", self.at(Level::Postfix)));

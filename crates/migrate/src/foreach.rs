@@ -1,7 +1,7 @@
 //! `validate.foreach`, translated: each entry is a list whose elements all pass.
 //!
 //! Upstream counterpart: `validateForEach` in `pkg/engine/handlers/validation/validate_resource.go` (Kyverno 1.19). Elements whose
-//! preconditions are not met, or fail, are passed over; a missing list has no elements.
+//! preconditions are not met, or fail, are skipped; a missing list has no elements.
 
 use kyvtest_go_compat::{
     diagnostic::FileId,

@@ -1,6 +1,6 @@
 //! Parameters to try: objects that the policies' references find, filled with what the expressions compare with.
 //!
-//! This is search, not proof: which parameters a cluster has is no question of matching.
+//! This is search, not proof: which parameters a cluster has is not a matter of matching.
 
 use serde_json::{Value as Json, json};
 

@@ -251,7 +251,7 @@ impl<'p, 'u> Search<'p, 'u> {
                 proof.label = Label::Tested { tested: self.requests };
             }
         } else if let Some(about) = broken {
-            // What the authorizer answers is no part of a request.
+            // What the authorizer answers is not part of a request.
             if !about.contains("D12") {
                 proof.label = Label::ProvenMatch { tested: self.requests };
             }

@@ -44,7 +44,7 @@ pub struct Case {
     pub values: GivenValues,
     /// The operation of the test rows as written; `None` leaves it to the values, else it is CREATE.
     pub operation: Option<String>,
-    /// The user; the default is no user.
+    /// The user; by default none.
     pub user: UserInfo,
     /// `roles` of the user info file.
     pub roles: Option<Vec<String>>,

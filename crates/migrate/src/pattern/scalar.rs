@@ -49,7 +49,7 @@ enum Form {
 enum Guard {
     Needed,
     Known,
-    /// The value is no quantity, and no duration: a percentage or the name of a port.
+    /// The value is neither a quantity nor a duration: a percentage or the name of a port.
     Never,
 }
 
@@ -405,7 +405,7 @@ fn int_atom(operator: Operator<'_>, operand: &str) -> Result<Form, Refusal> {
     if as_duration {
         return Err(refuse(format!("the duration `{operand}` is compared with a number")));
     }
-    // What is no number is compared as a text.
+    // A value that is not a number is compared as a text.
     let matched = if operand == "*" || operand == "?*" {
         true
     } else if wildcard::has_wildcard(operand) && operand.bytes().all(|b| b.is_ascii_digit() || b"-*?".contains(&b)) {

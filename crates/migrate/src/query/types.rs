@@ -358,7 +358,7 @@ impl Struct {
 /// What is known of a field of a struct type.
 pub(crate) fn field_of(own: schema::Type, name: &str, seen: Seen) -> Option<schema::Field> {
     let is_name = name == "name";
-    // Merges need the names of containers, whoever changes them.
+    // Merges need the names of containers, regardless of what changes them.
     let merged = is_name && matches!(own.name(), "core.v1.Container" | "core.v1.EphemeralContainer");
     let decoded = match seen {
         Seen::Validated => false,

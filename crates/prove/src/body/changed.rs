@@ -119,7 +119,7 @@ impl Arena {
         }
     }
 
-    /// The entry of a map; `None` for what is no map.
+    /// The entry of a map; `None` for anything but a map.
     pub(super) fn entry_of(&mut self, sym: &Sym, key: &str) -> Option<Entry> {
         match sym {
             Sym::At(place) => Some(self.entry_at(*place, key)),
@@ -137,7 +137,7 @@ impl Arena {
         }
     }
 
-    /// A map as one with entries; `None` for what is no map, or of unknown kind.
+    /// A map as one with entries; `None` for anything but a map, or of unknown kind.
     pub(super) fn as_changed(&self, sym: &Sym) -> Option<Changed> {
         match sym {
             Sym::At(place) => {
@@ -178,7 +178,7 @@ impl Arena {
         cases
     }
 
-    /// The elements of a list as a document has them; `None` for what is no list.
+    /// The elements of a list as a document has them; `None` for anything but a list.
     pub(super) fn parts_of(&mut self, sym: &Sym) -> Option<Vec<Part>> {
         match sym {
             Sym::List(parts) => Some(parts.to_vec()),

@@ -252,7 +252,7 @@ impl Block {
     /// One of several patterns must fit; if none does, one that fails decides over those that are skipped.
     fn any_pattern(&self, arena: &mut Arena, target: &Value) -> Result<Checked> {
         let Some(patterns) = self.any_pattern.as_array() else {
-            return unsupported("`anyPattern` that is no list");
+            return unsupported("`anyPattern` that is not a list");
         };
         let (mut fits, mut fails) = (Vec::new(), Vec::new());
         for pattern in patterns {

@@ -89,7 +89,7 @@ impl<'d> ExampleSearch<'d> {
     }
 
     /// The smallest request on which two sides differ and the second has a status that counts, if the policy has a wanted one on
-    /// it. A policy also refuses what it cannot evaluate: that is no example.
+    /// it. A policy also refuses what it cannot evaluate: that is not an example.
     fn find(
         &self,
         sides: [&Side; 2],

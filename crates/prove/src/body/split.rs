@@ -16,7 +16,7 @@ use super::{
 /// Up to how many pieces are counted.
 const COUNTED: u32 = 8;
 
-/// The pieces of a text of a document; what is no text is an error.
+/// The pieces of a text of a document; anything but a string is an error.
 pub(super) fn pieces_of(arena: &mut Arena, text: Place, separator: &Arc<str>) -> Result<Value> {
     let mut shape = Shape::of(
         Kind::List,

@@ -500,7 +500,7 @@ impl Arena {
         Ok(merged)
     }
 
-    /// The value as a Boolean; what is no Boolean is an error.
+    /// The value as a Boolean; any other value is an error.
     pub(super) fn truth(&mut self, value: &Value) -> Truth {
         let (mut yes, mut no) = (Vec::new(), Vec::new());
         for (guard, sym) in &value.0 {

@@ -388,7 +388,7 @@ mod tests {
             ("request.resource.group == 'apps'", true),
             ("request.userInfo.groups.exists(g, g.startsWith('dev-'))", true),
             ("request.userInfo.groups.exists(g, g.matches('(?s)^a.b.*$'))", true),
-            // A dot is no line end, a wildcard is one.
+            // A dot does not match a line end, a wildcard does.
             ("request.userInfo.groups.exists(g, g.matches('^a.b.*$'))", false),
             ("request.userInfo.username.matches('^a.*$')", false),
             ("request.userInfo.username.matches('^a$')", true),

@@ -131,7 +131,7 @@ impl<'a> Reader<'a, '_> {
         })
     }
 
-    /// What lies behind a value that is no container.
+    /// What lies behind a value that is not a container.
     fn outside(&self) -> Found {
         if self.program.profile.behaviour.presence_needs_a_container {
             Found::Error

@@ -162,7 +162,7 @@ impl<'a> Reader<'a, '_> {
                 Some(sum) => Ok(Value::of(Sym::Quantity(sum))),
                 None => self.unknown(call.function.name, args, Shape::any()),
             },
-            // A text can be read exactly if reading it is no error.
+            // A text can be read exactly if reading it does not fail.
             ("isSemver" | "isImage" | "isURL" | "isIP" | "isCIDR", [Sym::At(place)]) => {
                 let name = match call.function.name {
                     "isSemver" => "semver",
@@ -247,7 +247,7 @@ impl<'a> Reader<'a, '_> {
         Ok(Value::of(named(name)))
     }
 
-    /// `flatten` of a list; what is no list is an error.
+    /// `flatten` of a list; anything but a list is an error.
     fn flattened(&mut self, sym: &Sym) -> Result<Value> {
         let Some((is_list, parts)) = self.parts(sym)? else {
             return Ok(Value::error());
@@ -338,7 +338,7 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// A relation of two lists as sets; what is no list is an error.
+    /// A relation of two lists as sets; anything but a list is an error.
     fn sets(
         &mut self,
         a: &Sym,

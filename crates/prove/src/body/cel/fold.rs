@@ -204,7 +204,7 @@ impl<'a> Reader<'a, '_> {
                 Ok(Truth { yes, no }.value(self.arena))
             }
             FoldKind::Map { transform, filter, .. } => self.mapped(fold, parts, *transform, *filter),
-            FoldKind::General { .. } => unsupported("a comprehension that is no standard macro"),
+            FoldKind::General { .. } => unsupported("a comprehension that is not a standard macro"),
         }
     }
 

@@ -198,7 +198,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// Whether a text has a predicate; what is no text is an error.
+    /// Whether a text has a predicate; anything but a string is an error.
     pub(super) fn tested(&mut self, sym: &Sym, predicate: Predicate, name: &str) -> Result<Value> {
         let (place, words) = match sym {
             Sym::Text(text) => return Ok(Value::bool(predicate.holds(text))),

@@ -44,7 +44,7 @@ pub(in crate::body) struct Mutated {
     pub(in crate::body) applies: Formula,
     /// When the rule is an error.
     pub(in crate::body) error: Formula,
-    /// The object after the rule, if it applies and is no error.
+    /// The object after the rule, if it applies and does not fail.
     pub(in crate::body) object: Value,
 }
 
@@ -143,7 +143,7 @@ impl Reader<'_, '_, '_, '_> {
 
     fn strategic(&mut self, merge: &Json, object: &Value) -> Result<Patched> {
         let Some(entries) = merge.as_object() else {
-            return unsupported("a patch that is no map");
+            return unsupported("a patch that is not a map");
         };
         let resource = Entry::of(object.clone());
         let patch = self.map(entries, &resource)?;
@@ -228,7 +228,7 @@ impl Reader<'_, '_, '_, '_> {
                 _ => Formula::TRUE,
             };
             let Some(entry) = self.arena.entry_of(sym, key) else {
-                return unsupported("anchors of a value that is no map");
+                return unsupported("anchors of a value that is not a map");
             };
             present.push(self.arena.and([*guard, resource.present, is_map, entry.present]));
             for (inner, sym) in entry.value.0 {
@@ -359,11 +359,11 @@ impl Reader<'_, '_, '_, '_> {
     }
 
     fn list(&mut self, items: &[Json], resource: &Entry) -> Result<Patch> {
-        // Lists whose first element is no map are taken as they are.
+        // Lists whose first element is not a map are taken as they are.
         let is_plain = !items.first().is_some_and(Json::is_object);
         let anchored: Vec<&Json> = items.iter().filter(|item| has_anchor(item, &|_| true)).collect();
         if is_plain && !anchored.is_empty() {
-            return unsupported("anchors behind an element that is no map");
+            return unsupported("anchors behind an element that is not a map");
         }
         match anchored.as_slice() {
             [] => {
@@ -504,7 +504,7 @@ impl Reader<'_, '_, '_, '_> {
             return unsupported("a JSON patch that cannot be read");
         };
         let Json::Array(items) = document.root().to_serde() else {
-            return unsupported("a JSON patch that is no list");
+            return unsupported("a JSON patch that is not a list");
         };
         items.iter().map(|item| self.operation(item)).collect()
     }

@@ -1,7 +1,7 @@
 //! Variables of classic rules: JMESPath over the request, the element of a loop and the context.
 //!
 //! Upstream counterpart: Kyverno's fork of go-jmespath, by way of `kyvtest_jmespath`, node by node: a missing key is an error,
-//! which counts as null in most places; a field of what is no map is null.
+//! which counts as null in most places; a field of anything but a map is null.
 //!
 //! Known limits: `a.*`, negative indexes, steps of slices, and most functions.
 
@@ -388,7 +388,7 @@ pub(super) fn null_if_missing(arena: &mut Arena, value: &Value) -> Value {
     arena.value(cases)
 }
 
-/// A field: missing keys of maps are errors, and what is no map has null for every field.
+/// A field: missing keys of maps are errors, and anything but a map has null for every field.
 fn field(arena: &mut Arena, value: &Value, key: &str) -> Result<Value> {
     arena.each(value, |arena, sym| match sym {
         Sym::Error => Ok(Value::error()),

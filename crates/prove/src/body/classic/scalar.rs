@@ -235,7 +235,7 @@ fn integer(
     if as_duration.is_some() {
         return unsupported("a duration in a pattern, on a number");
     }
-    // What is no number is compared as a text.
+    // A value that is not a number is compared as a text.
     let matched = if operand == "*" || operand == "?*" {
         Formula::TRUE
     } else if wildcard::has_wildcard(operand) && may_be_number(operand) {

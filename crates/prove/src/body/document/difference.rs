@@ -31,7 +31,7 @@ pub(in crate::body) fn difference(
             each_case(arena, entry, Formula::TRUE, |arena, _, sym, _| {
                 match arena.entry_of(sym, key) {
                     Some(entry) => Ok(entry),
-                    None => unsupported("a difference below what is no map"),
+                    None => unsupported("a difference below anything but a map"),
                 }
             })
         };

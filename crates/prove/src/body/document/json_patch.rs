@@ -130,7 +130,7 @@ fn operation(sym: &Sym) -> Result<Operation> {
         return unsupported("an operation that may be no JSONPatch");
     };
     if changed.type_name.as_deref() != Some("JSONPatch") {
-        return unsupported("an operation that is no JSONPatch");
+        return unsupported("an operation that is not a JSONPatch");
     }
     let field = |name: &str| changed.get(name).filter(|entry| entry.present == Formula::TRUE);
     if changed.entries.iter().any(|(_, entry)| entry.present != Formula::TRUE) {
@@ -177,7 +177,7 @@ fn plain(value: &Value) -> Result<Value> {
                 }
             }
             Sym::Null | Sym::Bool(_) | Sym::Int(_) | Sym::Text(_) | Sym::Words(..) | Sym::At(_) => {}
-            _ => return unsupported("a value of a JSONPatch that is no JSON"),
+            _ => return unsupported("a value of a JSONPatch that is not JSON"),
         }
     }
     Ok(value.clone())

@@ -1,7 +1,7 @@
 //! Strategic merges: patches whose anchors have become conditions.
 //!
 //! Upstream counterpart: kyaml's `merge2`, by way of `kyvtest_patch::strategic`: a null removes a field, a map without anything in
-//! it is no patch, elements that are patched come first in lists with a key.
+//! it is not a patch, elements that are patched come first in lists with a key.
 //!
 //! Known limits: lists with several keys, lists of which elements may have the same name, `$patch`.
 

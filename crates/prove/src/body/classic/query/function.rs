@@ -212,7 +212,7 @@ pub(super) fn structure_keys(arena: &mut Arena, place: Place) -> Option<Vec<Part
     Some(parts)
 }
 
-/// The pieces of a text; what is no text is an error of the query.
+/// The pieces of a text; anything but a string is an error of the query.
 fn split(arena: &mut Arena, text: Place, separator: &Arc<str>) -> Result<Queried> {
     let mut pieces = split::pieces_of(arena, text, separator)?;
     pieces.0.retain(|(_, sym)| *sym != Sym::Error);

@@ -76,7 +76,7 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    /// Does something with each list that a value may be; what is no list becomes null.
+    /// Does something with each list that a value may be; anything but a list becomes null.
     fn over(
         &mut self,
         arena: &mut Arena,
