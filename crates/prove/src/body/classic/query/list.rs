@@ -83,7 +83,7 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    /// The values of a map as a list, in no order; what is no map becomes null.
+    /// The values of a map as a list, in no order; anything else becomes null.
     fn values(&mut self, arena: &mut Arena, value: &Value) -> Result<Value> {
         arena.each(value, |arena, sym| {
             let parts = match sym {
