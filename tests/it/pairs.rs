@@ -193,3 +193,16 @@ fn a_run_proves_replacements() {
     let missing = run("examples/migrate/team.yaml");
     assert_eq!(json(&missing)["suites"][0]["proofs"][0]["label"], "UNKNOWN");
 }
+
+/// As in `diff`: such a policy decides nothing, so that a label would say nothing about it.
+#[test]
+fn rejected_policies_of_a_run_are_errors_of_the_input() {
+    let policy = "apiVersion: policies.kyverno.io/v1\nkind: ValidatingPolicy\nmetadata:\n  name: teams\nspec:\n  \
+                  matchConstraints:\n    resourceRules:\n    - apiGroups: ['']\n      apiVersions: [v1]\n      \
+                  operations: [CREATE]\n      resources: [services]\n  validations:\n  - expression: object.spec ==\n";
+    let to = written("rejected.yaml", policy);
+    let output = kyvtest(&["run", "fixtures/cover/lookups", "--prove", "--to", &to]);
+    assert_eq!(output.status.code(), Some(2));
+    let shown = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(shown.contains("policy `teams` of `--to` is rejected"), "{shown}");
+}

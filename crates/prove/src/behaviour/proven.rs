@@ -13,7 +13,7 @@ use crate::{
     sides::SelectedRules,
 };
 
-/// How many groups the prover is asked about, and how many cases one of its questions may have.
+/// How many groups the prover is used for, and how many cases one of its questions may have.
 pub(super) const PROOFS: usize = 60;
 const CASES: u64 = 2_000;
 

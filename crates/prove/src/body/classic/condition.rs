@@ -569,6 +569,12 @@ fn among(arena: &mut Arena, key: &Value, values: &[Part]) -> Result<Formula> {
 fn either_way(arena: &mut Arena, a: &Sym, b: &Sym) -> Result<Formula> {
     match (a, b) {
         (Sym::Text(a), Sym::Text(b)) => Ok(Formula::of(wildcard::matches(a, b) || wildcard::matches(b, a))),
+        (Sym::At(a), Sym::At(b)) if is_text(arena, *a) && is_text(arena, *b) => {
+            let (a, b) = (*a, *b);
+            let matches = matched(arena, "match either way in a condition", &[a, b])?;
+            let same = arena.same(a, b);
+            Ok(arena.or([same, matches]))
+        }
         (Sym::At(place), Sym::Text(text)) | (Sym::Text(text), Sym::At(place)) => {
             let kinds = arena.shape(*place).kinds;
             if !kinds.is_single() || !kinds.has(Kind::Text) {

@@ -3,7 +3,7 @@
 //! Upstream counterpart: Kyverno's fork of go-jmespath, by way of `kyvtest_jmespath`, node by node: a missing key is an error,
 //! which counts as null in most places; a field of anything but a map is null.
 //!
-//! Known limits: `a.*`, negative indexes, steps of slices, and most functions.
+//! Known limits: negative indexes, `a.*` of structures, steps of slices, and most functions.
 
 mod compare;
 mod function;
@@ -247,9 +247,17 @@ impl Reader<'_, '_, '_> {
             | Node::FilterProjection(..)
             | Node::Flatten(..)
             | Node::Index(..)
-            | Node::Slice(..) => self.of_list(arena, node, at),
-            Node::MultiSelectHash(_) => unsupported("a query that makes a map"),
-            Node::ValueProjection(_) => unsupported("a projection of the values of a map"),
+            | Node::Slice(..)
+            | Node::ValueProjection(_) => self.of_list(arena, node, at),
+            Node::MultiSelectHash(entries) => {
+                let Some(at) = at else {
+                    return self.made(arena, entries, None);
+                };
+                self.then(arena, &Queried::of(at.clone()), |reader, arena, sym| match sym {
+                    Sym::Null => Ok(Queried::of(Value::of(Sym::Null))),
+                    sym => reader.made(arena, entries, Some(&Value::of(sym.clone()))),
+                })
+            }
             Node::Empty | Node::Expref(_) | Node::Function(None, _) => unsupported("a query"),
         }
     }
@@ -294,6 +302,23 @@ impl Reader<'_, '_, '_> {
         }
         Ok(Queried {
             value: Value::of(Sym::List(Rc::from(parts))),
+            failed: arena.or(failed),
+        })
+    }
+
+    /// `{a: b}`.
+    fn made(&mut self, arena: &mut Arena, entries: &[(Arc<str>, Node)], at: Option<&Value>) -> Result<Queried> {
+        let mut made: Vec<(Arc<str>, Value)> = Vec::new();
+        let mut failed = Vec::new();
+        for (key, node) in entries {
+            let found = self.execute(arena, node, at)?.or_null(arena);
+            failed.push(found.failed);
+            // The last of several entries with one key counts.
+            made.retain(|(own, _)| own != key);
+            made.push((Arc::clone(key), found.value));
+        }
+        Ok(Queried {
+            value: Value::of(Sym::Map(Rc::from(made))),
             failed: arena.or(failed),
         })
     }

@@ -29,6 +29,13 @@ impl Reader<'_, '_, '_> {
                     ..projected
                 })
             }
+            Node::ValueProjection(sides) => {
+                let left = self.execute(arena, &sides.0, at)?.any_or_null(arena);
+                let values = self.values(arena, &left)?;
+                self.project(arena, &values, |reader, arena, value| {
+                    reader.execute(arena, &sides.1, Some(value))
+                })
+            }
             Node::FilterProjection(parts) => {
                 let left = self.execute(arena, &parts.0, at)?.any_or_null(arena);
                 self.project(arena, &left, |reader, arena, element| {
@@ -74,6 +81,34 @@ impl Reader<'_, '_, '_> {
             },
             _ => unsupported("a query"),
         }
+    }
+
+    /// The values of a map as a list, in no order; anything else becomes null.
+    fn values(&mut self, arena: &mut Arena, value: &Value) -> Result<Value> {
+        arena.each(value, |arena, sym| {
+            let parts = match sym {
+                Sym::Map(entries) => {
+                    let values = entries.iter().map(|(_, value)| Part::One(Formula::TRUE, value.clone()));
+                    values.collect()
+                }
+                Sym::At(place) => {
+                    let kinds = arena.shape(*place).kinds;
+                    if !kinds.has(Kind::Map) {
+                        return Ok(Value::of(Sym::Null));
+                    }
+                    if !kinds.is_single() || arena.shape(*place).entry().is_none() {
+                        return unsupported("the values of a structure, or of a value of unknown type");
+                    }
+                    let bound = fresh(arena, *place, &self.bound)?;
+                    let Some(value) = arena.entry_value(bound) else {
+                        return unsupported("the values of a structure");
+                    };
+                    vec![Part::each(*place, bound).with(Formula::TRUE, Value::of(Sym::At(value)))]
+                }
+                _ => return Ok(Value::of(Sym::Null)),
+            };
+            Ok(Value::of(Sym::List(Rc::from(parts))))
+        })
     }
 
     /// Does something with each list that a value may be; anything but a list becomes null.
