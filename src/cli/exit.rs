@@ -64,7 +64,7 @@ impl Exit {
             Self::Input => "error in usage, configuration, filter or input",
             Self::Divergence => "expectations met, but the engines diverge",
             Self::NoTests => "no tests selected",
-            Self::BelowThreshold => "coverage or budget threshold missed; `prove`: a label below the required one",
+            Self::BelowThreshold => "coverage or budget threshold missed; `prove`, `migrate`: label too weak",
             Self::Internal => "internal error: a bug in kyvtest",
             Self::Interrupted => "interrupted",
         }

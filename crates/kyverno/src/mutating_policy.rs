@@ -28,7 +28,7 @@ use kyvtest_cel::{
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
     kube::{Concrete, Discovery, GroupVersionKind, Namespace, Operation, Request},
-    policy::{MatchConstraints, MutatingPolicy},
+    policy::{MatchConstraints, MutatingPolicy, MutatingPolicySpec, PolicySpec as _},
     verdict::{Part, Status, Trace},
 };
 use kyvtest_patch::structured::{Atomics, Schema};
@@ -145,10 +145,9 @@ impl CompiledMutatingPolicy {
         let matched = Input::new(&request, input.world, input.discovery, input.lens);
         let mut facts = matched.cel_facts();
         let cell = request.cell();
-        if input.lens.namespaced_policies
-            && !self.namespace.is_empty()
-            && !is_in_namespace(&self.namespace, &cell, &mut facts)
-        {
+        // A cluster-wide policy has no namespace, although its file may name one.
+        let is_namespaced = self.kind == MutatingPolicySpec::KINDS[1];
+        if input.lens.namespaced_policies && is_namespaced && !is_in_namespace(&self.namespace, &cell, &mut facts) {
             return None;
         }
         // Without constraints every request matches.

@@ -5,6 +5,7 @@
 //! values of preconditions, and the fields of the patch, each in some of the requests.
 
 mod loops;
+mod patches;
 
 use std::sync::Arc;
 
@@ -171,6 +172,7 @@ fn wanted(rule: &Rule) -> Wanted {
         }
     }
     wanted.parts.extend(loops::parts(rule));
+    wanted.parts.extend(patches::part(rule));
     wanted.parts.extend(of_context(rule));
     if let Some(kind) = rule.matches.kinds().next() {
         wanted.parts.extend(pod_parts(&kind.kind));
