@@ -22,7 +22,7 @@ pub(crate) enum Form {
 /// A struct as a document, and whether both forms are the same.
 pub(crate) fn document(id: TypeId, node: &Node<'_>, form: Form) -> (Document, bool) {
     let mut writer = Writer {
-        out: Builder::with_room(64),
+        out: Builder::with_room(node.count() + 8),
         form,
         same: true,
     };

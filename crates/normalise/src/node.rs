@@ -56,6 +56,15 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// How many values there are: this one and all below it.
+    pub(crate) fn count(&self) -> usize {
+        1 + match self {
+            Node::List(items) => items.iter().map(Node::count).sum(),
+            Node::Map(entries) => entries.iter().map(|(_, value)| value.count()).sum(),
+            _ => 0,
+        }
+    }
+
     /// A copy that borrows nothing.
     pub(crate) fn to_owned<'b>(&self) -> Node<'b> {
         match self {
