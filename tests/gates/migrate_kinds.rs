@@ -23,13 +23,12 @@ use crate::{
 /// Of the rules of a type: how many there are, how many are translated, and how many of these are proven.
 const RECORDED: [(&str, usize, usize, usize); 3] = [
     ("generate", 14, 11, 0),
-    ("mutate", 56, 40, 30),
+    ("mutate", 56, 41, 31),
     ("verifyImages", 3, 1, 0),
 ];
 
-/// How many suites with such rules are rewritten, and how many of these pass as before. In `test-mutate/foreach` one file holds a
-/// policy that is migrated and one that is not, so the file stays, and its first policy counts twice.
-const SUITES: (usize, usize) = (45, 44);
+/// How many suites with such rules are rewritten, and how many of these pass as before.
+const SUITES: (usize, usize) = (46, 46);
 
 fn type_of(rule: &Rule) -> Option<&'static str> {
     let types = [
