@@ -5,9 +5,10 @@ use std::{fs, process::Output};
 
 use serde_json::{Value, json};
 
-use crate::schema::problems;
-
-use crate::program::{json, kyvtest};
+use crate::{
+    program::{json, kyvtest},
+    schema::problems,
+};
 
 const BEFORE: &str = "examples/rewrite/before.yaml";
 const AFTER: &str = "examples/rewrite/after.yaml";

@@ -5,11 +5,10 @@ use std::{collections::HashSet, fs, path::PathBuf};
 use roxmltree::{Document, Node};
 use serde_json::Value;
 
-use crate::schema;
-
-use schema::problems;
-
-use crate::program::{shown, timeless as kyvtest};
+use crate::{
+    program::{shown, timeless as kyvtest},
+    schema::problems,
+};
 
 fn json(args: &[&str]) -> (i32, Value) {
     let output = kyvtest(&[&["run", "-o", "json"], args].concat());

@@ -11,6 +11,20 @@ pub use classic::CompiledMutation;
 use super::response::RuleResponse;
 use kyvtest_go_compat::value::Document;
 
+/// Why an object cannot be patched.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    /// Whether upstream panics instead.
+    pub(crate) panics: bool,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self { message, panics: false }
+    }
+}
+
 /// What a policy makes of a request.
 #[derive(Debug, Clone)]
 pub struct MutateResponse {

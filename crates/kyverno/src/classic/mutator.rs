@@ -11,6 +11,7 @@ use super::{
     validator::evaluate,
     variables::substitute_all,
 };
+use crate::mutate::Failure;
 use kyvtest_go_compat::value::{Data, Document, Value, go_json};
 use kyvtest_patch::classic::{self as patch, Error as PatchError};
 
@@ -26,20 +27,6 @@ pub(super) enum Mutated {
     Skip(String),
     /// The object is lost.
     Error(Failure),
-}
-
-/// Why a rule cannot patch an object.
-#[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) message: String,
-    /// Whether upstream panics instead.
-    pub(super) panics: bool,
-}
-
-impl From<String> for Failure {
-    fn from(message: String) -> Self {
-        Self { message, panics: false }
-    }
 }
 
 impl Mutated {

@@ -5,25 +5,13 @@
 //! Known deviation: a patch at which upstream panics is an error with a mark.
 
 use crate::classic::missing_kind;
+use crate::mutate::Failure;
 use kyvtest_cel::{context::Context, val::Val};
 use kyvtest_go_compat::value::{Document, Map, Value};
 use kyvtest_patch::{
     expression::{self, JsonPatchError},
     structured::{self, Atomics, Schema},
 };
-
-/// Why a mutation cannot be made.
-pub(super) struct Failure {
-    pub(super) message: String,
-    /// Whether upstream panics instead.
-    pub(super) panics: bool,
-}
-
-impl From<String> for Failure {
-    fn from(message: String) -> Self {
-        Self { message, panics: false }
-    }
-}
 
 /// Merges an apply configuration into an object. `api_version` is that of the request; `custom` is the schema of its custom
 /// kind, if it is known.

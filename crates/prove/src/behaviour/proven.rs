@@ -42,7 +42,7 @@ impl<'p> Search<'_, 'p, '_> {
     /// Uses the prover for the requests of a group that the search did not find.
     pub(super) fn prove(
         &mut self,
-        said: &SelectedRules,
+        selected: &SelectedRules,
         group: &Group<'p>,
         found: &mut BTreeMap<RequestOutcome, Shown>,
     ) {
@@ -51,26 +51,27 @@ impl<'p> Search<'_, 'p, '_> {
             return;
         };
         self.proofs -= 1;
-        for (at, number) in group.places.iter().take(1) {
-            let Some((class, paths)) = explored.get(*at) else {
-                continue;
-            };
-            let facts = paths.get(*number).map_or(&[][..], |path| &path.literals);
-            let within = Within { class: *class, facts };
-            let is_violation = |fate: &RequestOutcome| matches!(fate, RequestOutcome::Violates(_));
-            let failing = if found.keys().any(is_violation) {
-                None
-            } else {
-                prover.failing(Some(within))
-            };
-            let passing = if found.contains_key(&RequestOutcome::Complies) {
-                None
-            } else {
-                prover.passing(Some(within))
-            };
-            for example in [failing, passing].into_iter().flatten() {
-                self.take(Side::Kyverno, said, group, example.scenario, found);
-            }
+        let Some((at, number)) = group.places.first() else {
+            return;
+        };
+        let Some((class, paths)) = explored.get(*at) else {
+            return;
+        };
+        let facts = paths.get(*number).map_or(&[][..], |path| &path.literals);
+        let within = Within { class: *class, facts };
+        let is_violation = |outcome: &RequestOutcome| matches!(outcome, RequestOutcome::Violates(_));
+        let failing = if found.keys().any(is_violation) {
+            None
+        } else {
+            prover.failing(Some(within))
+        };
+        let passing = if found.contains_key(&RequestOutcome::Complies) {
+            None
+        } else {
+            prover.passing(Some(within))
+        };
+        for example in [failing, passing].into_iter().flatten() {
+            self.take(Side::Kyverno, selected, group, example.scenario, found);
         }
     }
 }

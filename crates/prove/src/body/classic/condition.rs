@@ -279,7 +279,7 @@ fn is_numeric(text: &str) -> bool {
     number::parse_float(text).is_ok() || number::parse_int(text, 10, 64).is_ok()
 }
 
-/// Whether a text equals another one in a condition: the same text does, whatever it is read as.
+/// Whether a text equals another one in a condition: the same text does, regardless of the type it is read as.
 fn equal_texts(arena: &mut Arena, key: Place, value: Place) -> Result<Formula> {
     let matches = matched(arena, "equal in a condition", &[key, value])?;
     let same = arena.same(key, value);

@@ -110,7 +110,7 @@ impl MutatingSide {
 /// The requests of a class that a webhook delivers, and those that each rule of its policy is evaluated on.
 type Selected = Option<(Formula, Vec<Formula>)>;
 
-/// What matching comes to for a rule.
+/// The result of matching for a rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Selection {
     Evaluated,

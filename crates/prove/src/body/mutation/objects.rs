@@ -87,7 +87,7 @@ pub(super) fn outcome(
         for earlier in &all[..number] {
             let both = arena.and([earlier.changes, change.changes]);
             if both != Formula::FALSE && is_possible(arena, both) {
-                // An error that is not ignored denies the request, whatever comes after it.
+                // An error that is not ignored denies the request, regardless of what follows.
                 let fails = arena.and([earlier.error, change.changes]);
                 if earlier.ignores && fails != Formula::FALSE && is_possible(arena, fails) {
                     return unsupported("a rule after one whose error is ignored");

@@ -59,8 +59,8 @@ impl Parameters {
         arena.not(some)
     }
 
-    /// When Kyverno cannot evaluate a rule for want of parameters: a named one that does not exist is an error whatever the
-    /// reference says.
+    /// When Kyverno cannot evaluate a rule for want of parameters: a named one that does not exist is an error
+    /// regardless of `parameterNotFoundAction`.
     pub(super) fn error(&self, arena: &mut Arena, reference: Option<&ParamRef>) -> Formula {
         let action = reference.and_then(|reference| reference.parameter_not_found_action.as_ref());
         let denies = action.is_some_and(|action| action.value == "Deny");
