@@ -33,14 +33,7 @@ pub fn quote_bytes(bytes: &[u8]) -> String {
 /// A string as Go's `encoding/json` writes it, with HTML characters escaped.
 pub fn go_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
-    for c in serde_json::Value::from(text).to_string().chars() {
-        match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            _ => out.push(c),
-        }
-    }
+    crate::value::go_json::write_string(&mut out, text);
     out
 }
 

@@ -65,11 +65,7 @@ impl CompiledMutatingPolicy {
     ) -> Result<Self, Vec<FieldError>> {
         let one = |error: FieldError| vec![error];
         let spec = &policy.spec;
-        let mut env = Env::new(if policy.namespace().is_empty() {
-            Profile::kyverno_mutating()
-        } else {
-            Profile::kyverno_mutating_namespaced()
-        });
+        let mut env = Env::new(Profile::kyverno_mutating(policy.scope()));
         env.declare_mutation_types();
         let slots = declare(&mut env);
         refuse_variables_in_conditions(spec, &env)?;

@@ -4,7 +4,7 @@
 //! has the signatures and upstream's error prefixes. The order in which the libraries add overloads to a shared name
 //! (`Get`) is upstream's.
 
-use super::{Receiver, declare_receiver, native};
+use super::{Receiver, Structure, declare_receiver, native};
 use crate::{
     context::Context,
     decl::{Library, Overload, member},
@@ -21,23 +21,8 @@ static IMAGE_DATA: Receiver = Receiver("imagedata.Context");
 static HTTP: Receiver = Receiver("http.Context");
 const GVR: &str = "schema.GroupVersionResource";
 
-impl Opaque for Gvr {
-    fn type_name(&self) -> &'static str {
-        GVR
-    }
-
-    fn equals(&self, other: &dyn Opaque) -> Option<bool> {
-        let other = (other as &dyn std::any::Any).downcast_ref::<Self>();
-        Some(other.is_some_and(|other| self == other))
-    }
-
-    fn equals_plain(&self) -> Option<bool> {
-        Some(false)
-    }
-
-    fn is_structure(&self) -> bool {
-        true
-    }
+impl Structure for Gvr {
+    const NAME: &'static str = GVR;
 
     fn field<'a>(&'a self, name: &str) -> Option<Val<'a>> {
         match name {
@@ -46,10 +31,6 @@ impl Opaque for Gvr {
             "Resource" => Some(Val::String(&self.resource)),
             _ => None,
         }
-    }
-
-    fn is_set(&self, name: &str) -> Option<bool> {
-        self.field(name).map(|value| value.as_str() != Some(""))
     }
 
     fn is_zero(&self) -> bool {

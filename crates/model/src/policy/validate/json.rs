@@ -3,12 +3,10 @@
 
 mod fields;
 
-use std::fmt::Write;
-
 use self::fields::{Field, Shape};
 use kyvtest_go_compat::{
     text::float,
-    value::{Document, Value},
+    value::{Document, Value, go_json::write_string},
     yaml::{Entries, Items, Node},
 };
 
@@ -190,7 +188,7 @@ fn written(value: Node<'_>, field: &Field, schema: Schema, out: &mut String) {
             entries.sort_by_key(|entry| entry.key);
             for (i, entry) in entries.iter().enumerate() {
                 out.push(if i == 0 { '{' } else { ',' });
-                string(entry.key, out);
+                write_string(out, entry.key);
                 out.push(':');
                 list(entry.value, shape, schema, out);
             }
@@ -236,7 +234,7 @@ fn list(value: Node<'_>, shape: &'static [Field], schema: Schema, out: &mut Stri
 /// A value with sorted keys.
 fn any_value(value: Value<'_>, out: &mut String) {
     match value {
-        Value::String(text) => string(text, out),
+        Value::String(text) => write_string(out, text),
         Value::Double(double) => out.push_str(float::json(double).as_deref().unwrap_or("null")),
         Value::List(list) => {
             out.push('[');
@@ -256,24 +254,12 @@ fn any_value(value: Value<'_>, out: &mut String) {
                 if i > 0 {
                     out.push(',');
                 }
-                string(key, out);
+                write_string(out, key);
                 out.push(':');
                 any_value(item, out);
             }
             out.push('}');
         }
         scalar => out.push_str(&scalar.to_json()),
-    }
-}
-
-/// A string with the escapes of `encoding/json`.
-fn string(text: &str, out: &mut String) {
-    for c in serde_json::Value::from(text).to_string().chars() {
-        match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
-        }
     }
 }
