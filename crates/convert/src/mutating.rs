@@ -36,7 +36,7 @@ pub(super) fn convert(
     if policy.namespaced {
         return Err(Refusal::silent(RefusalCode::NamespacedMutation, &at));
     }
-    let enabled = &policy.spec.autogen.mutating_admission_policy;
+    let enabled = &policy.spec.autogen.native_policy;
     if !options.force && !enabled.as_ref().is_some_and(|enabled| enabled.value) {
         let at = at.keys(&["autogen", "mutatingAdmissionPolicy", "enabled"]);
         return Err(Refusal::silent(RefusalCode::NotMarked, &at));

@@ -39,7 +39,7 @@ pub(super) fn convert(
     if policy.namespaced {
         return Err(Refusal::silent(RefusalCode::NamespacedPolicy, &at));
     }
-    let enabled = &policy.spec.autogen.validating_admission_policy;
+    let enabled = &policy.spec.autogen.native_policy;
     if !options.force && !enabled.as_ref().is_some_and(|enabled| enabled.value) {
         let text = "skip generating ValidatingAdmissionPolicy: not enabled.";
         let at = at.keys(&["autogen", "validatingAdmissionPolicy", "enabled"]);

@@ -8,7 +8,7 @@ use super::{
     validating::{Config, Target, for_controllers, match_constraints},
 };
 use kyvtest_go_compat::yaml::{Edited, Graft};
-use kyvtest_model::policy::{ImageValidatingPolicy, ImageValidatingPolicySpec, MatchConstraints};
+use kyvtest_model::policy::{ImageValidatingPolicy, ImageValidatingPolicySpec, MatchConstraints, PolicySpec as _};
 
 /// The policies that are generated from a policy: that for CronJobs, then that for the others. Upstream's order is random.
 pub fn image_variants(policy: &ImageValidatingPolicy) -> Vec<ImageValidatingPolicy> {

@@ -10,7 +10,7 @@ use kyvtest_go_compat::{
     regex::Regex,
     yaml::{Edited, Entries, Graft, Items, Node, NodeId},
 };
-use kyvtest_model::policy::{MatchConstraints, MutatingPolicy, MutatingPolicySpec};
+use kyvtest_model::policy::{MatchConstraints, MutatingPolicy, MutatingPolicySpec, PolicySpec as _};
 
 /// What was generated from a MutatingPolicy.
 #[derive(Debug, Clone)]

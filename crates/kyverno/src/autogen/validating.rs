@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rewrite::{self, Template};
 use kyvtest_go_compat::yaml::{Edited, Graft, Node, NodeId};
-use kyvtest_model::policy::{MatchConstraints, Text, ValidatingPolicy, ValidatingPolicySpec};
+use kyvtest_model::policy::{MatchConstraints, PolicySpec as _, Text, ValidatingPolicy, ValidatingPolicySpec};
 
 /// Which of the two policies that may be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,10 +3,8 @@
 //! Upstream counterpart: `api/policies.kyverno.io/v1beta1` of github.com/kyverno/api (Kyverno 1.19); v1 and v1alpha1
 //! have the same spec. Attestors and attestations are checked against the schema and kept as written.
 
-use std::sync::Arc;
-
 use super::{
-    decode::{Decoder, Fields, Style},
+    decode::{Decoder, Fields},
     located::{Expression, Spanned, Subtree, Text},
     match_constraints::MatchConstraints,
     parts::{
@@ -14,12 +12,9 @@ use super::{
         ValidationAction, Variable, pod_controllers, timeout_seconds,
     },
     scoped::{PolicySpec, ScopedPolicy},
-    validating::{Evaluation, Mode},
+    validating::Evaluation,
 };
-use kyvtest_go_compat::{
-    diagnostic::FileId,
-    yaml::{Node, Tree},
-};
+use kyvtest_go_compat::yaml::Node;
 
 /// An ImageValidatingPolicy or NamespacedImageValidatingPolicy.
 pub type ImageValidatingPolicy = ScopedPolicy<ImageValidatingPolicySpec>;
@@ -89,14 +84,6 @@ impl Default for ImageConfiguration {
     }
 }
 
-impl ImageValidatingPolicySpec {
-    /// Reads a spec that was generated from another one in the same file.
-    pub fn read(tree: Tree, file: FileId) -> Option<Self> {
-        let tree = Arc::new(tree);
-        Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root())
-    }
-}
-
 impl PolicySpec for ImageValidatingPolicySpec {
     const KINDS: [&'static str; 2] = ["ImageValidatingPolicy", "NamespacedImageValidatingPolicy"];
 
@@ -113,12 +100,7 @@ impl PolicySpec for ImageValidatingPolicySpec {
             controllers
         });
         fields.optional("credentials", credentials);
-        let evaluation = fields.optional("evaluation", Evaluation::decode).unwrap_or(Evaluation {
-            mode: Mode::Kubernetes,
-            mode_span: None,
-            admission: true,
-            background: true,
-        });
+        let evaluation = fields.optional("evaluation", Evaluation::decode).unwrap_or_default();
         let failure_policy = fields.word("failurePolicy", &FAILURE_POLICIES);
         let images = fields.list("images", Variable::decode);
         let match_conditions = fields.list("matchConditions", MatchCondition::decode);
