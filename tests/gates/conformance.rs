@@ -234,7 +234,7 @@ fn same(a: Val<'_>, b: Val<'_>) -> bool {
 }
 
 fn analyse(row: &Row, env: &Env) -> Result<Checked, String> {
-    let mut options: ParseOptions = profile().syntax.clone();
+    let mut options: ParseOptions = profile().syntax;
     if row.disable_macros {
         options.macros = Macros::NONE;
     }

@@ -334,10 +334,10 @@ impl<'h> Wrapped<'h> {
         }
     }
 
-    /// A host for a policy of a namespace.
+    /// A host for a policy of a namespace; empty for a cluster-wide policy.
     pub fn in_namespace(host: &'h dyn Host, namespace: &'h str) -> Self {
         Self {
-            namespace: Some(namespace),
+            namespace: Some(namespace).filter(|namespace| !namespace.is_empty()),
             ..Self::new(host)
         }
     }
