@@ -9,11 +9,6 @@ pub fn quote(text: &str) -> String {
     quoted(text, '"', is_print)
 }
 
-/// [`quote`] with escapes for everything outside ASCII (`%+q`).
-pub fn quote_ascii(text: &str) -> String {
-    quoted(text, '"', |c| c.is_ascii())
-}
-
 /// [`quote`] of bytes that are mostly text: error messages quote fragments that may end inside a character.
 pub fn quote_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);

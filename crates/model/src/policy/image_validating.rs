@@ -4,6 +4,7 @@
 //! have the same spec. Attestors and attestations are checked against the schema and kept as written.
 
 use super::{
+    classic_parts::registry_credentials,
     decode::{Decoder, Fields},
     located::{Expression, Spanned, Subtree, Text},
     match_constraints::MatchConstraints,
@@ -99,7 +100,7 @@ impl PolicySpec for ImageValidatingPolicySpec {
             fields.finish();
             controllers
         });
-        fields.optional("credentials", credentials);
+        fields.optional("credentials", registry_credentials);
         let evaluation = fields.optional("evaluation", Evaluation::decode).unwrap_or_default();
         let failure_policy = fields.word("failurePolicy", &FAILURE_POLICIES);
         let images = fields.list("images", Variable::decode);
@@ -172,22 +173,6 @@ fn attestation<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Text> {
     let name = fields.required_string("name");
     fields.finish();
     name
-}
-
-fn credentials<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<()> {
-    const PROVIDERS: [(&str, ()); 5] = [
-        ("default", ()),
-        ("amazon", ()),
-        ("azure", ()),
-        ("google", ()),
-        ("github", ()),
-    ];
-    let mut fields = decoder.fields(node)?;
-    fields.bool("allowInsecureRegistry");
-    fields.list("providers", |decoder, node| decoder.word(node, &PROVIDERS));
-    fields.strings("secrets");
-    fields.finish();
-    Some(())
 }
 
 fn strings(fields: &mut Fields<'_, '_>, names: &[&'static str]) {
