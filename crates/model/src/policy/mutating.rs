@@ -28,6 +28,7 @@ pub struct MutatingPolicySpec {
     pub mutations: Vec<Mutation>,
     pub audit_annotations: Vec<AuditAnnotation>,
     pub failure_policy: Option<Spanned<FailurePolicy>>,
+    pub timeout_seconds: Option<Spanned<i64>>,
     /// `IfNeeded` or another string, as written.
     pub reinvocation_policy: Option<Text>,
     /// The existing objects that it changes.
@@ -90,6 +91,7 @@ impl PolicySpec for MutatingPolicySpec {
             mutations: fields.list("mutations", Mutation::decode),
             audit_annotations: fields.list("auditAnnotations", AuditAnnotation::decode),
             failure_policy: fields.word("failurePolicy", &FAILURE_POLICIES),
+            timeout_seconds: fields.optional("webhookConfiguration", timeout_seconds),
             reinvocation_policy: fields.string("reinvocationPolicy"),
             target_match_constraints: fields.optional("targetMatchConstraints", TargetMatchConstraints::decode),
             target_match_conditions,
@@ -99,7 +101,6 @@ impl PolicySpec for MutatingPolicySpec {
             autogen: Autogen::decode(&mut fields, "mutatingAdmissionPolicy"),
             source,
         };
-        fields.optional("webhookConfiguration", timeout_seconds);
         fields.finish();
         Some(spec)
     }
