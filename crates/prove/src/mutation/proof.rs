@@ -130,7 +130,7 @@ pub fn prove_mutating(
 fn is_marked(original: &Policy) -> bool {
     let requested = original
         .as_mutating()
-        .and_then(|policy| policy.spec.autogen.mutating_admission_policy.as_ref());
+        .and_then(|policy| policy.spec.autogen.native_policy.as_ref());
     requested.is_some_and(|enabled| enabled.value)
 }
 

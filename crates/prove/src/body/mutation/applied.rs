@@ -4,7 +4,11 @@
 //! constraints, bindings and conditions of native ones.
 
 use kyvtest_apiserver::matching::{self, Match};
-use kyvtest_cel::{observe::Place, profile::Profile, program::Program};
+use kyvtest_cel::{
+    observe::Place,
+    profile::{PolicyScope, Profile},
+    program::Program,
+};
 use kyvtest_kyverno::{
     cel_policy::is_in_namespace,
     constraints, exception, matching as selection,
@@ -490,7 +494,11 @@ impl<'p, 'c, 'r> Condition<'p, 'c, 'r> {
             conditions: vec![text.to_owned()],
             ..LoweredRule::default()
         };
-        let reads = Reads::of(&body, Profile::kyverno_mutating(), Profile::kubernetes());
+        let reads = Reads::of(
+            &body,
+            Profile::kyverno_mutating(PolicyScope::Cluster),
+            Profile::kubernetes(),
+        );
         let resource = self.request.cell.resource;
         let kind = &resource.object_kind;
         let floats = may_have_floats(resource, schema::of_kind(&kind.api_version(), &kind.kind).is_some());
