@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use divan::Bencher;
 use kyvtest::{
-    run::{Settings, run},
+    run::{Data, DataNotes, Settings, run},
     suite::{self, Disk, Options, Suite},
 };
 
@@ -59,6 +59,24 @@ fn classic(bencher: Bencher<'_, '_>, compat: bool) {
 fn all(bencher: Bencher<'_, '_>, compat: bool) {
     let suites = suites();
     let settings = Settings::new(compat);
+    bencher.bench_local(|| {
+        suites
+            .iter()
+            .map(|suite| run(suite, &settings).cases.len())
+            .sum::<usize>()
+    });
+}
+
+/// All suites with both engines, on one core, by the objects that policies see. Rows are evaluated a second time as the command
+/// does it by default: if they fail.
+#[divan::bench(args = ["raw", "normalised"])]
+fn lens(bencher: Bencher<'_, '_>, data: &str) {
+    let suites = suites();
+    let settings = Settings {
+        data: Data::named(data).expect("a lens"),
+        data_notes: DataNotes::Failing,
+        ..Settings::new(false)
+    };
     bencher.bench_local(|| {
         suites
             .iter()

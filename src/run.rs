@@ -232,11 +232,11 @@ pub struct Case {
     /// Kyverno's verdict.
     pub kyverno: Option<CaseVerdict>,
     /// The verdict of the policy's native counterpart.
-    pub vap: Option<NativeCaseVerdict>,
+    pub vap: Option<Arc<NativeCaseVerdict>>,
     /// The divergence between the two.
-    pub divergence: Option<Divergence>,
+    pub divergence: Option<Arc<Divergence>>,
     /// The divergence that the suite accepts, see [`expect::settle`].
-    pub expected_divergence: Option<ExpectedDivergence>,
+    pub expected_divergence: Option<Box<ExpectedDivergence>>,
     /// The configuration's reason to accept the divergence, see [`Case::accept`].
     pub accepted: Option<String>,
     /// The evaluation time on both sides, if measured.
@@ -366,14 +366,19 @@ impl Outcome {
 }
 
 pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
-    run_on(suite, settings, None)
+    judge(suite, settings, evaluate(suite, settings, None))
 }
 
-/// Runs one suite, on all or some of its resources.
-fn run_on(suite: &Suite, settings: &Settings, only: Option<BTreeSet<Key>>) -> SuiteRun {
+/// The results of a suite before its rows are checked.
+struct Evaluated {
+    diagnostics: Vec<Diagnostic>,
+    /// `None` if the suite cannot be run.
+    responses: Option<Responses>,
+}
+
+/// Evaluates the policies of a suite, on all or some of its resources.
+fn evaluate(suite: &Suite, settings: &Settings, only: Option<BTreeSet<Key>>) -> Evaluated {
     let mut diagnostics = suite.diagnostics.clone();
-    let mut cases = Vec::new();
-    let mut responses = Responses::default();
     if settings.compat {
         compat::reconsider(suite, &mut diagnostics);
     }
@@ -382,16 +387,31 @@ fn run_on(suite: &Suite, settings: &Settings, only: Option<BTreeSet<Key>>) -> Su
         .iter()
         .all(|diagnostic| diagnostic.severity != Severity::Error);
     let skipped = settings.compat && suite.upstream == Upstream::Skips;
-    if suite.test.is_some() && usable && !skipped {
-        responses = evaluate::evaluate(suite, settings, only);
-        diagnostics.extend(responses.diagnostics.iter().cloned());
+    let runs = suite.test.is_some() && usable && !skipped;
+    let responses = runs.then(|| evaluate::evaluate(suite, settings, only));
+    diagnostics.extend(
+        responses
+            .iter()
+            .flat_map(|responses| responses.diagnostics.iter().cloned()),
+    );
+    Evaluated { diagnostics, responses }
+}
+
+/// Checks the rows of an evaluated suite. The objects of its resources are not read any more.
+fn judge(suite: &Suite, settings: &Settings, evaluated: Evaluated) -> SuiteRun {
+    let Evaluated {
+        mut diagnostics,
+        responses,
+    } = evaluated;
+    let mut cases = Vec::new();
+    if let Some(responses) = &responses {
         cases = if settings.compat && responses.aborts {
             // `kyverno test` ends here and prints no line.
             Vec::new()
         } else if settings.compat {
-            compat::judge(suite, &responses, settings)
+            compat::judge(suite, responses, settings)
         } else {
-            strict::judge(suite, &responses, settings)
+            strict::judge(suite, responses, settings)
         };
         if settings.engine == Engine::Native && !settings.compat {
             engine::judge_native(&mut cases);
@@ -402,9 +422,10 @@ fn run_on(suite: &Suite, settings: &Settings, only: Option<BTreeSet<Key>>) -> Su
         if settings.compat {
             diagnostics.extend(compat::vacuous(suite, &cases));
         } else {
-            diagnostics.extend(strict::unfitting_kinds(suite, &responses));
+            diagnostics.extend(strict::unfitting_kinds(suite, responses));
         }
     }
+    let responses = responses.unwrap_or_default();
     SuiteRun {
         path: suite.path.clone(),
         doc: suite.document,
@@ -413,7 +434,7 @@ fn run_on(suite: &Suite, settings: &Settings, only: Option<BTreeSet<Key>>) -> Su
         cases,
         responses: responses.list,
         expected: responses.expected,
-        source_map: SourceMap::of(suite),
+        source_map: SourceMap::of(suite, &responses.resources),
         tags: tags(suite),
         notes: responses.notes,
         coverage: responses.coverage,

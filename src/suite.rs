@@ -202,6 +202,14 @@ impl Suite {
         if name.is_empty() { &self.path } else { name }
     }
 
+    /// Releases the objects of its resources, which no longer are needed once policies have been evaluated.
+    pub(crate) fn release_objects(&mut self) {
+        let released = Arc::new(Document::null());
+        for resource in &mut self.resources {
+            resource.object = Arc::clone(&released);
+        }
+    }
+
     /// The file that a row names.
     pub fn expected(&self, path: &str) -> Option<&ExpectedFile> {
         self.expected.iter().find(|file| file.path == path)

@@ -284,7 +284,7 @@ fn check(
             let is_met = |case: &&Case| case.outcome == Outcome::Pass && !case.diverges();
             if cases.is_empty() || !cases.iter().all(is_met) {
                 let answer = cases.first().filter(|_| cases.len() == 1).and_then(|case| {
-                    let divergence = case.divergence.clone().filter(|found| found.class.fails());
+                    let divergence = case.divergence.as_deref().filter(|found| found.class.fails()).cloned();
                     Some((case.kyverno.as_ref()?.status, divergence))
                 });
                 wrong.push((row, answer));

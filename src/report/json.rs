@@ -94,7 +94,7 @@ pub(super) fn case(case: &Case, run: &SuiteRun, sources: &Sources, compat: bool)
         "outcome": if compat { case.outcome.printed() } else { case.outcome.as_str() },
         "reason": case.reason,
         "kyverno": case.kyverno.as_ref().map(answer),
-        "vap": case.vap.as_ref().map(native),
+        "vap": case.vap.as_deref().map(native),
         "divergence": case.divergence.as_ref().map(|found| divergence(found, case.accepted_because())),
         "diverges": case.diverges(),
     });

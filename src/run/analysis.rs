@@ -212,11 +212,11 @@ fn validating(original: &Policy) -> Option<Policy> {
 
 /// The requests that rows and cases name for a policy, with its verdicts.
 fn tried(engines: &Engines<'_>, watch: &CoverageRecorder<'_>, original: &Policy, host: &dyn Host) -> Vec<Tried> {
-    let (suite, settings) = (engines.suite, engines.settings);
+    let suite = engines.suite;
     let id = original.id();
     let policy = engines.controller.policy(&id);
     let mut tried = Vec::new();
-    for mut suite_request in requests(suite, settings, &[]) {
+    for mut suite_request in requests(engines, &[]) {
         if !watch.tests(&id, &suite_request) {
             continue;
         }

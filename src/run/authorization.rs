@@ -79,7 +79,7 @@ pub(super) fn evaluate(engines: &Engines<'_>, host: &dyn Host, responses: &mut R
             responses.list.push(Response {
                 rules: vec![rule],
                 elapsed: watch.since(begin),
-                ..Response::new(key(payload, settings), policy.id().clone())
+                ..Response::new(key(payload, settings), policy.id().clone().into())
             });
         }
     }

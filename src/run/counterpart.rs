@@ -19,8 +19,8 @@ use mutating::MutatingPair;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counterpart {
     /// `None` if there is no native policy.
-    pub native: Option<NativeCaseVerdict>,
-    pub divergence: Option<Divergence>,
+    pub native: Option<Arc<NativeCaseVerdict>>,
+    pub divergence: Option<Arc<Divergence>>,
     /// The trace, if enabled.
     pub trace: Vec<String>,
 }
@@ -76,7 +76,7 @@ impl Counterparts {
         for pair in &self.mutating {
             let mut own = responses
                 .iter_mut()
-                .filter(|response| response.policy == *pair.id())
+                .filter(|response| *response.policy == *pair.id())
                 .peekable();
             if own.peek().is_none() {
                 continue;
@@ -99,7 +99,7 @@ impl Counterparts {
     ) {
         for pair in &self.pairs {
             let id = pair.original().id();
-            let mut own: Vec<&mut Response> = responses.iter_mut().filter(|response| response.policy == id).collect();
+            let mut own: Vec<&mut Response> = responses.iter_mut().filter(|response| *response.policy == id).collect();
             let verdicts: Vec<Verdict> = own
                 .iter()
                 .flat_map(|response| response.rules.iter().map(|rule| rule.verdict(response.scored)))
@@ -143,10 +143,11 @@ fn evaluate(pair: &Pair, verdicts: Vec<Verdict>, request: &Request, environment:
             },
             policy: policy.to_owned(),
             binding: binding.to_owned(),
-        });
+        })
+        .map(Arc::new);
     Counterpart {
         native,
-        divergence,
+        divergence: divergence.map(Arc::new),
         trace: trace.unwrap_or_default(),
     }
 }

@@ -2,9 +2,16 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::{
-    Engine, Settings, authorization, cluster::SuiteCluster, counterpart::Counterparts, edit::edited, offline::Offline,
-    response::Responses, values::SuiteValues,
+    Engine, Settings, authorization,
+    cluster::SuiteCluster,
+    counterpart::Counterparts,
+    edit::edited,
+    offline::Offline,
+    response::{Key, Responses},
+    values::SuiteValues,
 };
 use crate::suite::{Resource, Suite};
 use kyvtest_apiserver::{self as apiserver, CompiledMutatingPolicy, CompiledNativePolicy, Server};
@@ -51,6 +58,10 @@ pub(super) fn native_mutating_id(name: &str) -> PolicyId {
 pub(super) struct Engines<'s> {
     pub(super) suite: &'s Suite,
     pub(super) settings: &'s Settings,
+    /// The keys of the suite's resources, in its order.
+    pub(super) keys: Vec<Key>,
+    /// The identities of the policies.
+    ids: FxHashSet<Arc<PolicyId>>,
     pub(super) cluster: SuiteCluster,
     pub(super) controller: Controller,
     /// The API server with the suite's own native policies.
@@ -142,10 +153,15 @@ impl<'s> Engines<'s> {
         } else {
             Counterparts::new(suite, settings, discovery)
         };
+        let ids = controller.policies().iter().map(|policy| policy.id().clone());
+        let ids = ids.chain(server.policies().iter().map(|policy| native_id(policy.name())));
+        let ids: FxHashSet<Arc<PolicyId>> = ids.map(Arc::new).collect();
         let offline = Offline::new(suite, &cluster, settings.compat);
         Self {
             suite,
             settings,
+            ids,
+            keys: suite.resources.iter().map(Key::of).collect(),
             cluster,
             controller,
             server,
@@ -153,6 +169,11 @@ impl<'s> Engines<'s> {
             offline,
             authorization,
         }
+    }
+
+    /// A copy of a policy's identity that responses share.
+    pub(super) fn shared_id(&self, id: &PolicyId) -> Arc<PolicyId> {
+        self.ids.get(id).cloned().unwrap_or_else(|| Arc::new(id.clone()))
     }
 
     /// Kyverno's lens.

@@ -40,7 +40,7 @@ pub(super) fn evaluate_with(
     let mut responses = Responses::on(only);
     let engines = Engines::new(suite, settings, &mut responses);
     responses.notes = engines.counterparts.notes();
-    responses.keys = keys(suite, settings);
+    responses.keys = keys(suite, settings, &engines.keys);
     responses.targets = suite.targets.iter().map(Key::of).collect();
     for file in &suite.expected {
         let objects = file.objects.iter().map(|resource| Resource {
@@ -75,6 +75,7 @@ pub(super) fn evaluate_with(
         responses.proofs = analysis::proofs(&engines);
     }
     responses.index();
+    responses.resources = engines.keys;
     responses
 }
 
@@ -82,13 +83,13 @@ pub(super) fn evaluate_with(
 fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, responses: &mut Responses) -> bool {
     let Engines { suite, settings, .. } = *engines;
     let rows = lens::Rows::of(suite);
-    for mut suite_request in requests(suite, settings, operations) {
+    for mut suite_request in requests(engines, operations) {
         if settings.is_stopped() {
             return false;
         }
         let resource = suite_request.resource;
-        let key = Key::of(resource);
-        if !responses.is_wanted(&key) {
+        let key = suite_request.key;
+        if !responses.is_wanted(key) {
             continue;
         }
         let operation = suite_request.run.unwrap_or_else(|| default_operation(suite, resource));
@@ -109,7 +110,7 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
             engines,
             suite_request: &suite_request,
             operation,
-            key: &key,
+            key,
             host,
         };
         if let Err(error) = check.evaluate(request, &mut responses.list) {
@@ -174,6 +175,10 @@ impl Subject<'_, '_> {
                     response
                 });
                 validated.push((before, responses.collect()));
+                return;
+            }
+            let is_empty = self.policies(stage).next().is_none() && self.engines.server.policies().is_empty();
+            if is_empty {
                 return;
             }
             let request = self.engines.cluster.seen(written).request;
@@ -244,25 +249,27 @@ impl Subject<'_, '_> {
         Ok(())
     }
 
-    /// Evaluates the policies of a stage of validation.
-    fn validate(&self, stage: Stage, request: &Request, list: &mut Vec<Response>) {
-        let Engines { controller, server, .. } = self.engines;
-        let watch = Stopwatch(self.engines.settings.watch);
-        let resource = self.suite_request.resource;
-        let of_stage = |policy: &&Lowered| match stage {
+    /// The Kyverno policies of a stage of validation, with the rules that count if not all of them do.
+    fn policies(&self, stage: Stage) -> impl Iterator<Item = (&Lowered, Option<&BTreeSet<String>>)> {
+        let is_of_stage = move |policy: &&Lowered| match stage {
             Stage::Classic => !policy.is_cel(),
             Stage::Cel => policy.is_cel(),
             Stage::NativeMutation => false,
         };
-        for policy in controller.policies().iter().filter(of_stage) {
+        let policies = self.engines.controller.policies().iter().filter(is_of_stage);
+        policies.filter_map(|policy| match &self.engines.offline {
             // If there are other stages, only validating rules count here.
-            let rules = match &self.engines.offline {
-                Some(offline) if !policy.is_cel() => match offline.validating_rules(policy.id()) {
-                    Some(rules) => Some(rules),
-                    None => continue,
-                },
-                _ => None,
-            };
+            Some(offline) if !policy.is_cel() => Some((policy, Some(offline.validating_rules(policy.id())?))),
+            _ => Some((policy, None)),
+        })
+    }
+
+    /// Evaluates the policies of a stage of validation.
+    fn validate(&self, stage: Stage, request: &Request, list: &mut Vec<Response>) {
+        let server = &self.engines.server;
+        let watch = Stopwatch(self.engines.settings.watch);
+        let resource = self.suite_request.resource;
+        for (policy, rules) in self.policies(stage) {
             let begin = watch.time();
             let evaluated = self.engines.kyverno(policy, request, resource, self.host);
             // The time is charged to the first of several responses of a policy, so that times add up.
@@ -301,7 +308,7 @@ impl Subject<'_, '_> {
             rules: response.rules,
             elapsed,
             trace: response.trace,
-            ..Response::new(self.key.clone(), policy.clone())
+            ..Response::new(self.key.clone(), self.engines.shared_id(policy))
         }
     }
 
@@ -345,7 +352,7 @@ fn payloads(engines: &Engines<'_>, host: &dyn Host, responses: &mut Responses) {
                     rules: response.rules,
                     elapsed: watch.since(begin),
                     trace: response.trace,
-                    ..Response::new(key.clone(), policy.id().clone())
+                    ..Response::new(key.clone(), engines.shared_id(policy.id()))
                 });
             }
         }

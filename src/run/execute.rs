@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{
-    Case, Order, Plan, Selection, Settings, SuiteRun, expect, overrides::Overrides, plan::PlannedFile, run_on,
+    Case, Order, Plan, Selection, Settings, SuiteRun, evaluate, expect, judge, overrides::Overrides, plan::PlannedFile,
     schedule, tags,
 };
 use crate::suite::{self, Dependencies, Disk, Files, Options, RecordingFiles, Suite};
@@ -288,7 +288,9 @@ fn run_suite(mut suite: Suite, execution: &Execution<'_>) -> Option<(SuiteRun, S
         }
         rows = Some(kept);
     }
-    let mut run = run_on(&suite, settings, selection.resources(&suite, &tags));
+    let evaluated = evaluate(&suite, settings, selection.resources(&suite, &tags));
+    suite.release_objects();
+    let mut run = judge(&suite, settings, evaluated);
     if run.interrupted {
         return Some((run, suite.sources));
     }

@@ -49,7 +49,7 @@ impl<'s> MergedExpectation<'s> {
     /// request is the strongest of the results, and any of them may have the message.
     pub(super) fn judge(&self, cases: &mut [Case], matched: bool) {
         for case in cases.iter_mut() {
-            case.expected_divergence = self.divergence.cloned();
+            case.expected_divergence = self.divergence.cloned().map(Box::new);
         }
         let undecided = |case: &Case| case.outcome.is_undecided() || case.outcome == Outcome::Error;
         if cases.iter().any(undecided) {

@@ -57,8 +57,8 @@ pub struct LensNote {
 pub(super) struct Rows<'s> {
     suite: &'s Suite,
     all: Vec<Check<'s>>,
-    /// Indices of those that name their resources, by name.
-    by_reference: FxHashMap<&'s str, Vec<usize>>,
+    /// Indices of those that name their resources, by the last part of the reference and with the namespace before it.
+    by_name: FxHashMap<&'s str, Vec<(Option<&'s str>, usize)>>,
     /// Indices of the others.
     others: Vec<usize>,
 }
@@ -66,13 +66,17 @@ pub(super) struct Rows<'s> {
 impl<'s> Rows<'s> {
     pub(super) fn of(suite: &'s Suite) -> Self {
         let all: Vec<Check<'s>> = Check::all(suite).collect();
-        let mut by_reference: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
+        let mut by_name: FxHashMap<&str, Vec<(Option<&str>, usize)>> = FxHashMap::default();
         let mut others = Vec::new();
         for (position, check) in all.iter().enumerate() {
             match check.resources.filter(|_| check.specs.is_empty()) {
                 Some(names) => {
-                    for name in names {
-                        by_reference.entry(&name.value).or_default().push(position);
+                    for text in names {
+                        // The path of a payload has slashes as well.
+                        by_name.entry(&text.value).or_default().push((None, position));
+                        if let Some((namespace, name)) = text.value.split_once('/') {
+                            by_name.entry(name).or_default().push((Some(namespace), position));
+                        }
                     }
                 }
                 None => others.push(position),
@@ -81,18 +85,19 @@ impl<'s> Rows<'s> {
         Self {
             suite,
             all,
-            by_reference,
+            by_name,
             others,
         }
     }
 
     /// The rows about a resource.
     fn about(&self, key: &Key) -> Vec<&Check<'s>> {
-        let references = key.references();
-        let named = references
-            .iter()
-            .filter_map(|name| self.by_reference.get(name.as_str()));
-        let named = named.flatten().filter_map(|position| self.all.get(*position));
+        let is_payload = key.kind.is_empty();
+        let name = Some(key.name.as_str()).filter(|name| is_payload || !name.contains('/'));
+        let of_name = name.and_then(|name| self.by_name.get(name)).into_iter().flatten();
+        let is_about = |namespace: &&str| !is_payload && *namespace == key.namespace;
+        let named = of_name.filter(|(namespace, _)| namespace.is_none() || namespace.as_ref().is_some_and(is_about));
+        let named = named.filter_map(|(_, position)| self.all.get(*position));
         let others = self.others.iter().filter_map(|position| self.all.get(*position));
         named.chain(others.filter(|check| check.concerns(key))).collect()
     }
@@ -110,7 +115,7 @@ impl<'s> Rows<'s> {
 
     /// Whether a row passes with the responses of a policy; `false` if more than the expected status decides.
     fn passes(&self, check: &Check<'_>, responses: &[Response], policy: &PolicyId) -> bool {
-        let own = || responses.iter().filter(|response| response.policy == *policy);
+        let own = || responses.iter().filter(|response| *response.policy == *policy);
         let selected = own().flat_map(|response| {
             let rules = response.rules.iter();
             rules
@@ -152,7 +157,7 @@ pub(super) fn note_differences(
         .map(|response| rows.about(&response.key))
         .unwrap_or_default();
     let read = (0..responses.len()).filter(|position| rows.read(&about, responses, *position, notes));
-    let read: Vec<&PolicyId> = read.map(|position| &responses[position].policy).collect();
+    let read: Vec<&PolicyId> = read.map(|position| &*responses[position].policy).collect();
     if read.is_empty() {
         return;
     }
@@ -165,11 +170,11 @@ pub(super) fn note_differences(
         let statuses = |rules: &[RuleResponse]| -> Vec<(String, Status)> {
             rules.iter().map(|rule| (rule.rule.clone(), rule.status)).collect()
         };
-        let own = responses.iter().filter(|response| response.policy == *id);
+        let own = responses.iter().filter(|response| *response.policy == *id);
         let now: Vec<_> = own.flat_map(|response| statuses(&response.rules)).collect();
         let before = statuses(rules);
         if now != before
-            && let Some(first) = responses.iter_mut().find(|response| response.policy == *id)
+            && let Some(first) = responses.iter_mut().find(|response| *response.policy == *id)
         {
             first.lens.raw = Some(before);
         }
@@ -210,7 +215,7 @@ fn note_native(
 ) {
     let mut before: Vec<Response> = Vec::new();
     for (id, rules) in raw {
-        if let Some(response) = responses.iter().find(|response| response.policy == id) {
+        if let Some(response) = responses.iter().find(|response| *response.policy == id) {
             before.push(Response {
                 rules,
                 ..response.clone()

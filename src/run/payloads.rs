@@ -28,7 +28,7 @@ pub(super) fn evaluate_beside(engines: &Engines<'_>, host: &dyn Host, responses:
                 .filter(|policy| answers_payloads(policy));
             let silent = silent.map(|policy| Response {
                 has_rules: true,
-                ..Response::new(key.clone(), policy.id().clone())
+                ..Response::new(key.clone(), policy.id().clone().into())
             });
             responses.list.extend(silent);
         }
@@ -56,7 +56,7 @@ pub(super) fn evaluate_beside(engines: &Engines<'_>, host: &dyn Host, responses:
             responses.list.push(Response {
                 rules: made.rules.into_iter().map(|rule| rule.response).collect(),
                 objects: Some(Arc::new(objects)),
-                ..Response::new(key.clone(), id)
+                ..Response::new(key.clone(), id.into())
             });
         }
     }

@@ -3,6 +3,7 @@
 use super::{
     Key, Settings, authorization,
     check::{Check, CheckId},
+    engines::Engines,
 };
 use crate::suite::{Named, OldObject, Resource, Suite};
 use kyvtest_go_compat::value::Document;
@@ -12,13 +13,16 @@ pub(super) struct SuiteRequest<'s> {
     pub(super) run: Option<Operation>,
     pub(super) check_id: Option<CheckId>,
     pub(super) resource: &'s Resource,
+    pub(super) key: &'s Key,
     pub(super) old: Option<Document>,
 }
 
 /// Every resource in every run, followed by the requests of rows and cases with their own old object, which `kyverno
 /// test` does not have.
-pub(super) fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[Operation]) -> Vec<SuiteRequest<'s>> {
-    let checks: Vec<Check<'s>> = Check::all(suite)
+pub(super) fn requests<'e>(engines: &'e Engines<'_>, operations: &[Operation]) -> Vec<SuiteRequest<'e>> {
+    let (suite, settings) = (engines.suite, engines.settings);
+    let resources = || suite.resources.iter().zip(&engines.keys);
+    let checks: Vec<Check<'_>> = Check::all(suite)
         .filter(|check| !settings.compat || check.row().is_some())
         .collect();
     let mut runs: Vec<Option<Operation>> = vec![None];
@@ -34,10 +38,11 @@ pub(super) fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[
     }
     let mut requests = Vec::new();
     for run in runs {
-        requests.extend(suite.resources.iter().map(|resource| SuiteRequest {
+        requests.extend(resources().map(|(resource, key)| SuiteRequest {
             run,
             check_id: None,
             resource,
+            key,
             old: None,
         }));
     }
@@ -45,18 +50,18 @@ pub(super) fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[
         return requests;
     }
     for check in checks.iter().filter(|check| check.may_have_old_object(suite)) {
-        for resource in &suite.resources {
-            let key = Key::of(resource);
-            if !check.concerns(&key) {
+        for (resource, key) in resources() {
+            if !check.concerns(key) {
                 continue;
             }
-            let old = check.wanted(suite, &key).old_object;
+            let old = check.wanted(suite, key).old_object;
             requests.extend(
                 old.and_then(|old| old_object(suite, resource, old))
                     .map(|old| SuiteRequest {
                         run: check.operation,
                         check_id: Some(check.id),
                         resource,
+                        key,
                         old: Some(old),
                     }),
             );
@@ -92,16 +97,15 @@ fn old_object(suite: &Suite, resource: &Resource, old: &OldObject) -> Option<Doc
     Some(Document::from(&object))
 }
 
-/// Every resource and payload of a suite, sorted.
-pub(super) fn keys(suite: &Suite, settings: &Settings) -> Vec<Key> {
-    let resources = suite.resources.iter().map(Key::of);
+/// Every resource and payload of a suite, sorted. `resources` are the keys of its resources.
+pub(super) fn keys(suite: &Suite, settings: &Settings, resources: &[Key]) -> Vec<Key> {
     let payloads = suite
         .json_payloads
         .iter()
         .map(|payload| Key::named(&payload.path.value));
     let requests = suite.http_payloads.iter().chain(&suite.envoy_payloads);
     let requests = requests.map(|payload| authorization::key(payload, settings));
-    let mut keys: Vec<Key> = resources.chain(payloads).chain(requests).collect();
+    let mut keys: Vec<Key> = resources.iter().cloned().chain(payloads).chain(requests).collect();
     keys.sort();
     keys.dedup();
     keys

@@ -1,8 +1,8 @@
 //! The responses of a suite's policies to its resources.
 
-use std::{collections::BTreeSet, fmt, ops::Deref, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, hash::Hasher, ops::Deref, sync::Arc, time::Duration};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{
     Note,
@@ -68,6 +68,17 @@ impl Key {
         references
     }
 
+    /// Whether a reference is one of [`Key::references`].
+    fn has_reference(&self, reference: &str) -> bool {
+        if self.kind.is_empty() {
+            return reference == self.name;
+        }
+        match reference.split_once('/') {
+            None => reference == self.name,
+            Some((namespace, name)) => !name.contains('/') && namespace == self.namespace && name == self.name,
+        }
+    }
+
     pub(super) fn of(resource: &Resource) -> Self {
         Self(Arc::new(KeyParts {
             api_version: resource.api_version.clone(),
@@ -97,7 +108,7 @@ pub struct Response {
     pub check_id: Option<CheckId>,
     pub operation: Operation,
     pub key: Key,
-    pub policy: PolicyId,
+    pub policy: Arc<PolicyId>,
     /// Whether violations count.
     pub scored: bool,
     /// Whether rows name the policy's rules.
@@ -118,7 +129,7 @@ pub struct Response {
 
 impl Response {
     /// The response of a policy without rules to a CREATE request; the caller sets the other fields.
-    pub(super) fn new(key: Key, policy: PolicyId) -> Self {
+    pub(super) fn new(key: Key, policy: Arc<PolicyId>) -> Self {
         Self {
             run: None,
             check_id: None,
@@ -162,10 +173,16 @@ pub struct RuleObjects {
 pub struct Responses {
     /// By run, resource and policy, in the order of the suite.
     pub list: Vec<Response>,
-    /// Indices into the list by resource.
-    by_key: FxHashMap<Key, Vec<usize>>,
-    /// Indices of the keys by the references of rows.
-    references: FxHashMap<String, Vec<usize>>,
+    /// Indices into the list, those of a resource one after the other.
+    places: Vec<u32>,
+    /// Where the indices of each resource begin in `places`, and where the last ones end.
+    starts: Vec<u32>,
+    /// The index of each resource in `starts`.
+    by_key: FxHashMap<Key, u32>,
+    /// Indices of the keys by the hash of each of their references, sorted.
+    references: Vec<(u64, u32)>,
+    /// The keys of the suite's resources, in its order.
+    pub(super) resources: Vec<Key>,
     /// Every resource and payload, sorted.
     pub keys: Vec<Key>,
     /// The resources to evaluate, if not all.
@@ -217,8 +234,11 @@ impl Responses {
         run: Option<Operation>,
         key: &'r Key,
     ) -> impl Iterator<Item = &'r Response> {
-        let places = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
-        let of_key = places.iter().filter_map(|place| self.list.get(*place));
+        let group = self.by_key.get(key).map(|group| *group as usize);
+        let range =
+            group.and_then(|group| Some(*self.starts.get(group)? as usize..*self.starts.get(group + 1)? as usize));
+        let places = range.and_then(|range| self.places.get(range)).unwrap_or_default();
+        let of_key = places.iter().filter_map(|place| self.list.get(*place as usize));
         let own = of_key.clone().any(|response| response.check_id == Some(check_id));
         of_key.filter(move |response| match response.check_id {
             Some(of) => of == check_id,
@@ -227,9 +247,12 @@ impl Responses {
     }
 
     /// The resources and payloads that a row's reference names.
-    pub(super) fn named(&self, reference: &str) -> impl Iterator<Item = &Key> {
-        let indexes = self.references.get(reference).into_iter().flatten();
-        indexes.filter_map(|index| self.keys.get(*index))
+    pub(super) fn named<'r>(&'r self, reference: &str) -> impl Iterator<Item = &'r Key> {
+        let hash = hash(reference);
+        let from = self.references.partition_point(|(of, _)| *of < hash);
+        let same = self.references[from..].iter().take_while(move |(of, _)| *of == hash);
+        let keys = same.filter_map(|(_, index)| self.keys.get(*index as usize));
+        keys.filter(move |key| key.has_reference(reference))
     }
 
     /// The file that a row names.
@@ -281,18 +304,44 @@ impl Responses {
 
     /// Builds the index by resource once all responses are complete.
     pub(super) fn index(&mut self) {
-        for (place, response) in self.list.iter().enumerate() {
-            match self.by_key.get_mut(&response.key) {
-                Some(places) => places.push(place),
-                None => {
-                    self.by_key.insert(response.key.clone(), vec![place]);
-                }
-            }
+        self.list.shrink_to_fit();
+        self.by_key.reserve(self.keys.len());
+        let mut groups = Vec::with_capacity(self.list.len());
+        for response in &self.list {
+            let next = self.by_key.len() as u32;
+            let group = match self.by_key.get(&response.key) {
+                Some(group) => *group,
+                None => *self.by_key.entry(response.key.clone()).or_insert(next),
+            };
+            groups.push(group);
         }
+        // Counts first, then the ends of the groups; filling them from behind turns ends into starts.
+        self.starts = vec![0; self.by_key.len() + 1];
+        for group in &groups {
+            self.starts[*group as usize] += 1;
+        }
+        let mut end = 0;
+        for start in &mut self.starts {
+            end += *start;
+            *start = end;
+        }
+        self.places = vec![0; groups.len()];
+        for (place, group) in groups.iter().enumerate().rev() {
+            let start = &mut self.starts[*group as usize];
+            *start -= 1;
+            self.places[*start as usize] = place as u32;
+        }
+        self.references.reserve_exact(2 * self.keys.len());
         for (index, key) in self.keys.iter().enumerate() {
-            for reference in key.references() {
-                self.references.entry(reference).or_default().push(index);
-            }
+            let hashes = key.references().into_iter().map(|reference| hash(&reference));
+            self.references.extend(hashes.map(|hash| (hash, index as u32)));
         }
+        self.references.sort_unstable();
     }
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(text.as_bytes());
+    hasher.finish()
 }

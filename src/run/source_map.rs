@@ -18,7 +18,8 @@ pub struct SourceMap {
 }
 
 impl SourceMap {
-    pub(super) fn of(suite: &Suite) -> Self {
+    /// `keys` are those of the suite's resources if they are known, in its order.
+    pub(super) fn of(suite: &Suite, keys: &[Key]) -> Self {
         let mut places = Self::default();
         let loaded = &suite.policies;
         for policy in loaded.classic() {
@@ -34,10 +35,15 @@ impl SourceMap {
         places
             .policies
             .extend(names.map(|name| (name.value.clone(), name.span)));
-        for resource in &suite.resources {
+        places.resources.reserve(suite.resources.len());
+        for (number, resource) in suite.resources.iter().enumerate() {
+            let key = keys.get(number).cloned();
             let span = resource.origin.span;
             let start = Span::point(span.file, span.start);
-            places.resources.entry(Key::of(resource)).or_insert(start);
+            places
+                .resources
+                .entry(key.unwrap_or_else(|| Key::of(resource)))
+                .or_insert(start);
         }
         places
     }

@@ -15,7 +15,7 @@ use super::{
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest},
     value::{Document, Value},
-    yaml::{self, Limits, Mode, Node, Stream, Tree},
+    yaml::{self, Limits, Mode, Node, Split, Stream, Tree},
 };
 use kyvtest_model::{
     kube::Discovery,
@@ -277,13 +277,18 @@ impl Loader<'_> {
     }
 
     fn stream(&mut self, bytes: &[u8], path: &str, mode: Mode) -> (Stream, FileId) {
-        let stream = yaml::read(bytes, mode, &Limits::default());
-        let file = self.suite.sources.add(path, Arc::clone(stream.source()));
-        if let Some(cut) = stream.cut() {
+        let (split, file) = self.split(bytes, path);
+        (split.read(mode), file)
+    }
+
+    fn split(&mut self, bytes: &[u8], path: &str) -> (Split, FileId) {
+        let split = yaml::split(bytes, &Limits::default());
+        let file = self.suite.sources.add(path, Arc::clone(split.source()));
+        if let Some(cut) = split.cut() {
             let message = "Kyverno stops reading here: a line that starts with `---` continues with something else";
             self.say(Diagnostic::at(Code::LostDocuments, place(file, cut.span()), message));
         }
-        (stream, file)
+        (split, file)
     }
 
     /// Reads a companion file: its first document, decoded into a struct.

@@ -67,12 +67,22 @@ impl Default for Limits {
     }
 }
 
+/// A file that is split into documents, none of which has been read.
 #[derive(Debug)]
-pub struct Stream {
+pub struct Split {
     source: Arc<str>,
-    documents: Vec<Document>,
+    spans: Vec<Span>,
+    /// The offsets of invalid bytes.
+    invalid: Vec<u32>,
+    limits: Limits,
     error: Option<Error>,
     cut: Option<Error>,
+}
+
+#[derive(Debug)]
+pub struct Stream {
+    split: Split,
+    documents: Vec<Document>,
     lines: OnceLock<LineIndex>,
 }
 
@@ -82,20 +92,11 @@ pub struct Document {
     tree: Result<Tree, Error>,
 }
 
-impl Stream {
+impl Split {
     /// The text of the file. If the file ends without a line feed, one is added; invalid UTF-8 bytes are `?`. Offsets
     /// are those of the file.
     pub fn source(&self) -> &Arc<str> {
         &self.source
-    }
-
-    /// The documents that Kyverno finds: those with more than blank lines and comments.
-    pub fn documents(&self) -> &[Document] {
-        &self.documents
-    }
-
-    pub fn into_documents(self) -> Vec<Document> {
-        self.documents
     }
 
     /// The reason why the whole file is unreadable: it is too large.
@@ -109,6 +110,49 @@ impl Stream {
         self.cut.as_ref()
     }
 
+    /// Reads the documents one by one, as the caller takes them: those of a large file need not be in memory at once.
+    pub fn documents(&self, mode: Mode) -> impl Iterator<Item = Document> {
+        self.spans.iter().map(move |span| Document {
+            span: *span,
+            tree: document(&self.source, *span, &self.invalid, mode, &self.limits),
+        })
+    }
+
+    /// Reads all documents. An error in one document does not affect the others.
+    pub fn read(self, mode: Mode) -> Stream {
+        Stream {
+            documents: self.documents(mode).collect(),
+            split: self,
+            lines: OnceLock::new(),
+        }
+    }
+}
+
+impl Stream {
+    /// See [`Split::source`].
+    pub fn source(&self) -> &Arc<str> {
+        self.split.source()
+    }
+
+    /// The documents that Kyverno finds: those with more than blank lines and comments.
+    pub fn documents(&self) -> &[Document] {
+        &self.documents
+    }
+
+    pub fn into_documents(self) -> Vec<Document> {
+        self.documents
+    }
+
+    /// See [`Split::error`].
+    pub fn error(&self) -> Option<&Error> {
+        self.split.error()
+    }
+
+    /// See [`Split::cut`].
+    pub fn cut(&self) -> Option<&Error> {
+        self.split.cut()
+    }
+
     /// The first error that makes the file unusable: its own, or that of a document.
     pub fn first_error(&self) -> Option<&Error> {
         let own = self.error();
@@ -117,7 +161,7 @@ impl Stream {
 
     /// The lines of the file, computed on first use.
     pub fn lines(&self) -> &LineIndex {
-        self.lines.get_or_init(|| LineIndex::new(Arc::clone(&self.source)))
+        self.lines.get_or_init(|| LineIndex::new(Arc::clone(self.source())))
     }
 }
 
@@ -138,33 +182,33 @@ impl Document {
 
 /// Reads a file: splits it into documents and reads each one. An error in one document does not affect the others.
 pub fn read(bytes: impl AsRef<[u8]>, mode: Mode, limits: &Limits) -> Stream {
+    split(bytes, limits).read(mode)
+}
+
+/// Splits a file into documents.
+pub fn split(bytes: impl AsRef<[u8]>, limits: &Limits) -> Split {
     let bytes = bytes.as_ref();
     if bytes.len() > limits.bytes.min(u32::MAX as usize / 2) {
         let message = format!("this file has more than {} bytes", limits.bytes);
-        return Stream {
+        return Split {
             source: "".into(),
-            documents: Vec::new(),
+            spans: Vec::new(),
+            invalid: Vec::new(),
+            limits: *limits,
             error: Some(Error::new(ErrorKind::Size, Span::default(), message)),
             cut: None,
-            lines: OnceLock::new(),
         };
     }
     let (text, invalid) = to_text(bytes);
     let source: Arc<str> = text.into();
     let (spans, cut) = split::split(source.as_bytes());
-    let documents = spans
-        .into_iter()
-        .map(|span| Document {
-            span,
-            tree: document(&source, span, &invalid, mode, limits),
-        })
-        .collect();
-    Stream {
+    Split {
         source,
-        documents,
+        spans,
+        invalid,
+        limits: *limits,
         error: None,
         cut,
-        lines: OnceLock::new(),
     }
 }
 

@@ -90,7 +90,7 @@ impl MutatingPair {
         let (Some(native), Some(generated)) = (&self.native, installable(&self.conversion)) else {
             return Counterpart {
                 native: None,
-                divergence: missing_counterpart(&self.conversion),
+                divergence: missing_counterpart(&self.conversion).map(Arc::new),
                 trace: Vec::new(),
             };
         };
@@ -104,7 +104,7 @@ impl MutatingPair {
         let theirs = phases.native(native);
         let divergence = phases.compare(&kyverno, &theirs, std::slice::from_ref(&self.conversion));
         Counterpart {
-            native: Some(NativeCaseVerdict {
+            native: Some(Arc::new(NativeCaseVerdict {
                 answer: CaseVerdict {
                     status: theirs.verdict.status,
                     effect: theirs.verdict.effect,
@@ -112,8 +112,8 @@ impl MutatingPair {
                 },
                 policy: generated.map.model.metadata.name.value.clone(),
                 binding: generated.binding.model.metadata.name.value.clone(),
-            }),
-            divergence,
+            })),
+            divergence: divergence.map(Arc::new),
             trace: theirs.answer.trace(environment),
         }
     }

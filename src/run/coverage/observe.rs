@@ -26,10 +26,10 @@ use kyvtest_model::{
 ///
 /// `responses` are those of the run, which has evaluated the mutating policies.
 pub(in crate::run) fn observe(engines: &Engines<'_>, responses: &[Response]) -> Coverage {
-    let (suite, settings) = (engines.suite, engines.settings);
+    let suite = engines.suite;
     let watch = CoverageRecorder::new(suite);
     let host = Wrapped::observed(&engines.cluster.cluster.mocks, &watch.observer);
-    for mut suite_request in requests(suite, settings, &[]) {
+    for mut suite_request in requests(engines, &[]) {
         let operation = suite_request
             .run
             .unwrap_or_else(|| default_operation(suite, suite_request.resource));
@@ -88,11 +88,11 @@ fn mutations(
     responses: &[Response],
 ) {
     let policies = &engines.suite.policies;
-    let key = Key::of(suite_request.resource);
+    let key = suite_request.key;
     let answers = |id: &PolicyId| -> Vec<RuleResponse> {
         let own = responses.iter().filter(|response| {
-            response.policy == *id
-                && response.key == key
+            *response.policy == *id
+                && response.key == *key
                 && response.run == suite_request.run
                 && response.check_id == suite_request.check_id
         });

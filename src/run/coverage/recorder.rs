@@ -53,15 +53,15 @@ impl<'s> CoverageRecorder<'s> {
 
     /// Whether a row or a case tests a policy with a request.
     pub(in crate::run) fn tests(&self, policy: &PolicyId, suite_request: &SuiteRequest<'_>) -> bool {
-        let key = Key::of(suite_request.resource);
+        let key = suite_request.key;
         let mut own = self
             .checks
             .iter()
-            .filter(|check| policy.is_named(&check.policy.value) && check.concerns(&key));
+            .filter(|check| policy.is_named(&check.policy.value) && check.concerns(key));
         own.any(|check| match suite_request.check_id {
             Some(check_id) => check_id == check.id,
             // A check with its own old object has its own request.
-            None => check.operation == suite_request.run && check.wanted(self.suite, &key).old_object.is_none(),
+            None => check.operation == suite_request.run && check.wanted(self.suite, key).old_object.is_none(),
         })
     }
 

@@ -60,14 +60,15 @@ impl Loader<'_> {
             }
             return;
         };
-        let (stream, file) = self.stream(&bytes, path, Mode::Lax);
-        if let Some(error) = stream.error() {
+        let (split, file) = self.split(&bytes, path);
+        drop(bytes);
+        if let Some(error) = split.error() {
             let diagnostic = Diagnostic::from_yaml(file, error);
             self.say(diagnostic);
             self.stop(Upstream::Aborts);
             return;
         }
-        for (number, document) in stream.into_documents().into_iter().enumerate() {
+        for (number, document) in split.documents(Mode::Lax).enumerate() {
             let tree = match document.into_tree() {
                 Ok(tree) => tree,
                 Err(error) => {

@@ -225,27 +225,27 @@ impl Check {
     }
 
     fn number(self, checker: &mut Checker<'_>, number: i64, path: &Path<'_>) {
-        let text = number.to_string();
+        let text = || number.to_string();
         match self.rule {
-            Rule::NonNegative if number < 0 => checker.invalid(path, &text, "must be greater than or equal to 0"),
-            Rule::Positive if number <= 0 => checker.invalid(path, &text, "must be greater than zero"),
+            Rule::NonNegative if number < 0 => checker.invalid(path, &text(), "must be greater than or equal to 0"),
+            Rule::Positive if number <= 0 => checker.invalid(path, &text(), "must be greater than zero"),
             Rule::Range => {
                 let mut bounds = self.argument.split(':').map(|bound| bound.parse::<i64>().unwrap_or(0));
                 let (least, most) = (bounds.next().unwrap_or(0), bounds.next().unwrap_or(i64::MAX));
                 if !(least..=most).contains(&number) {
-                    checker.invalid(path, &text, &format!("must be between {least} and {most}, inclusive"));
+                    checker.invalid(path, &text(), &format!("must be between {least} and {most}, inclusive"));
                 }
             }
             Rule::Mode if !(0..=0o777).contains(&number) => {
                 checker.invalid(
                     path,
-                    &text,
+                    &text(),
                     "must be a number between 0 and 0777 (octal), both inclusive",
                 );
             }
             Rule::OptionalPort if number == 0 => {}
             Rule::Port | Rule::PortOrName | Rule::OptionalPort if !(1..=65_535).contains(&number) => {
-                checker.invalid(path, &text, "must be between 1 and 65535, inclusive");
+                checker.invalid(path, &text(), "must be between 1 and 65535, inclusive");
             }
             _ => {}
         }
@@ -259,8 +259,8 @@ impl Check {
                 } else {
                     self.argument
                 };
-                let values: Vec<&str> = values.split(',').collect();
-                if !values.contains(&text) {
+                if values.split(',').all(|value| value != text) {
+                    let values: Vec<&str> = values.split(',').collect();
                     checker.unsupported(path, text, &values);
                 }
             }
