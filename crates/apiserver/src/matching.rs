@@ -4,10 +4,8 @@
 //!
 //! Known deviation: a namespace is always found.
 
-use std::fmt;
-
 use kyvtest_model::{
-    kube::{Atom, Facts, LabelSelector, Operation, Pairs, Pattern, RequestClass, Resource, Text},
+    kube::{Atom, Facts, InvalidSelector, LabelSelector, Operation, Pairs, Pattern, RequestClass, Resource, Text},
     policy::{MatchConstraints, MatchPolicy, NamedRule},
     verdict::Part,
 };
@@ -20,21 +18,6 @@ pub enum Match<'u> {
     /// It is not, because of `match…` or of an exclude rule.
     No(Part),
 }
-
-/// A selector that Kubernetes rejects. It is reported only if everything else selects the request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InvalidSelector<'p> {
-    /// What is wrong with it.
-    pub error: &'p str,
-}
-
-impl fmt::Display for InvalidSelector<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Internal error occurred: {}", self.error)
-    }
-}
-
-impl std::error::Error for InvalidSelector<'_> {}
 
 /// How constraints are read: as the API server does, or with the differences of others who read them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

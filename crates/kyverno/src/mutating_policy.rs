@@ -11,24 +11,17 @@ mod evaluate;
 mod patch;
 
 use crate::{
-    cel_policy::{Exception, Slots, is_in_namespace},
+    cel_policy::{Exception, Identity, Slots},
     constraints::applies,
     input::{Documents, Input},
     lens::Route,
     response::RuleResponse,
 };
-use kyvtest_cel::{
-    admission::PatchKind,
-    composite::Composite,
-    env::Env,
-    host::{Host, Wrapped},
-    observe::Place,
-    program::Program,
-};
+use kyvtest_cel::{admission::PatchKind, composite::Composite, env::Env, host::Host, observe::Place, program::Program};
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
     kube::{Concrete, Discovery, GroupVersionKind, Namespace, Operation, Request},
-    policy::{MatchConstraints, MutatingPolicy, MutatingPolicySpec, PolicySpec as _},
+    policy::{MatchConstraints, PolicyId},
     verdict::{Part, Status, Trace},
 };
 use kyvtest_patch::structured::{Atomics, Schema};
@@ -36,10 +29,7 @@ use kyvtest_patch::structured::{Atomics, Schema};
 /// A policy that is ready for evaluation.
 #[derive(Debug)]
 pub struct CompiledMutatingPolicy {
-    name: String,
-    kind: &'static str,
-    /// The policy's namespace; empty for one of the whole cluster.
-    namespace: String,
+    identity: Identity,
     admission: bool,
     mutate_existing: bool,
     atomics: Atomics,
@@ -82,18 +72,9 @@ impl From<RuleResponse> for Evaluated {
 }
 
 impl CompiledMutatingPolicy {
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The kind as objects write it.
-    pub fn kind(&self) -> &'static str {
-        self.kind
-    }
-
-    /// The policy's namespace; empty for one of the whole cluster.
-    pub fn namespace(&self) -> &str {
-        &self.namespace
+    /// The policy's identity. Its namespace is the one as written.
+    pub fn id(&self) -> &PolicyId {
+        &self.identity.id
     }
 
     /// Whether the policy also changes existing objects.
@@ -145,9 +126,7 @@ impl CompiledMutatingPolicy {
         let matched = Input::new(&request, input.world, input.discovery, input.lens);
         let mut facts = matched.cel_facts();
         let cell = request.cell();
-        // A cluster-wide policy has no namespace, although its file may name one.
-        let is_namespaced = self.kind == MutatingPolicySpec::KINDS[1];
-        if input.lens.namespaced_policies && is_namespaced && !is_in_namespace(&self.namespace, &cell, &mut facts) {
+        if !self.identity.admits(input.lens, &cell, &mut facts) {
             return None;
         }
         // Without constraints every request matches.
@@ -233,19 +212,11 @@ impl CompiledMutatingPolicy {
     /// The message with which upstream ends the run.
     pub fn selected_targets(&self, trigger: &Document, host: &dyn Host) -> Option<Result<Vec<String>, String>> {
         let program = self.target_expression.as_ref()?;
-        Some(self.in_namespace(host, |host| evaluate::targets(self, program, trigger, host)))
+        Some(evaluate::targets(self, program, trigger, &self.identity.host(host)))
     }
 
     fn run(&self, values: evaluate::Values<'_>, purpose: evaluate::Purpose, host: &dyn Host) -> Evaluated {
-        self.in_namespace(host, |host| evaluate::evaluate(self, &values, purpose, host))
-    }
-
-    fn in_namespace<T>(&self, host: &dyn Host, evaluate: impl FnOnce(&dyn Host) -> T) -> T {
-        if self.namespace.is_empty() {
-            evaluate(host)
-        } else {
-            evaluate(&Wrapped::in_namespace(host, &self.namespace))
-        }
+        evaluate::evaluate(self, &values, purpose, &self.identity.host(host))
     }
 }
 
@@ -265,9 +236,4 @@ fn custom_schema(discovery: &Discovery, kind: &GroupVersionKind) -> Option<Schem
         Schema::custom(&kind.api_version(), &kind.kind, schema)
     };
     versions.map(open_api).next()
-}
-
-/// The kind and namespace of a policy in responses.
-fn identity(policy: &MutatingPolicy) -> (&'static str, String) {
-    (policy.kind(), policy.namespace().to_owned())
 }

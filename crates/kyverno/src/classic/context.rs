@@ -16,8 +16,7 @@ pub use entry::{Entry, Source};
 use loader::{Load, Loader};
 use root::Root;
 pub use root::{Part, Start};
-pub(crate) use suite_sources::Place;
-pub use suite_sources::{SuiteSources, global_value};
+pub use suite_sources::{Api, ApiPath, Given, SuiteSources, global_value};
 
 use super::images::images;
 use kyvtest_cel::{
@@ -52,13 +51,6 @@ pub enum QueryError {
     /// An entry that the query needs could not be loaded.
     #[error("{0}")]
     Load(String),
-}
-
-impl QueryError {
-    /// Whether a key of the query is not there.
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Search(jmespath::Error::NotFound(_)))
-    }
 }
 
 /// The sources of context entries. If a method returns `None`, there is no source: the entry is not loaded, and

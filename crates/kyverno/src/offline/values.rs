@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::surroundings::Given;
 use crate::classic::{
-    context::{Outside, SuiteSources},
+    context::{Given, Outside, SuiteSources},
     values::Values,
 };
 use kyvtest_cel::host::Host;
@@ -54,6 +53,16 @@ impl GivenValues {
             given,
             resource: String::new(),
             operation: Operation::Create,
+        }
+    }
+
+    /// The values for a resource and an operation.
+    #[must_use]
+    pub fn of(&self, resource: &str, operation: Operation) -> Self {
+        Self {
+            resource: resource.to_owned(),
+            operation,
+            ..self.clone()
         }
     }
 
@@ -171,10 +180,7 @@ impl Values for GivenValues {
             host,
             values,
             namespace,
-            api_calls: self.given.api_calls,
-            global_context: self.given.global_context,
-            cluster: self.given.cluster,
-            images: self.given.images,
+            given: self.given,
         })
     }
 }
