@@ -4,3 +4,5 @@
 mod generate;
 #[path = "gates/mutate.rs"]
 mod mutate;
+#[path = "gates/support.rs"]
+mod support;
