@@ -31,8 +31,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The API server.
-    pub const API_SERVER: Self = Self {
+    pub(crate) const API_SERVER: Self = Self {
         equivalents: true,
         absent_objects: false,
         generated_names: false,
@@ -64,7 +63,7 @@ pub fn matches<'p, 'u>(
 ///
 /// # Errors
 /// If everything else selects the request and a selector is invalid.
-pub fn matches_as<'p, 'u>(
+pub(crate) fn matches_as<'p, 'u>(
     reading: Reading,
     constraints: &'p MatchConstraints,
     cell: &RequestClass<'u>,

@@ -24,7 +24,6 @@ pub enum Step<'p, 'd> {
     Misconfigured(Option<&'p Binding>, String, Part),
     /// The policy is evaluated with a binding: parameters, match conditions, validations, audit annotations.
     Bound {
-        /// The binding.
         binding: &'p Binding,
         /// The resource as which the requests are matched.
         matched: &'d Resource,

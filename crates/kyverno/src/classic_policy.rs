@@ -89,7 +89,7 @@ impl CompiledClassicPolicy {
     }
 
     /// Prepares what counts of a policy with a lens.
-    pub fn with_lens(policy: Arc<ClassicPolicy>, lens: Lens) -> Self {
+    pub(crate) fn with_lens(policy: Arc<ClassicPolicy>, lens: Lens) -> Self {
         let own = policy
             .metadata
             .namespace
@@ -133,7 +133,6 @@ impl CompiledClassicPolicy {
         }
     }
 
-    /// The policy.
     pub fn policy(&self) -> &Arc<ClassicPolicy> {
         &self.policy
     }

@@ -99,11 +99,11 @@ pub trait Client {
 }
 
 /// A policy with generate rules, ready for evaluation. These rules have no autogen variants.
-pub type CompiledGeneration = RuleSet<GenerateBody>;
+pub(crate) type CompiledGeneration = RuleSet<GenerateBody>;
 
 impl CompiledGeneration {
     /// Returns the sources of each rule's context entries, from the values of the request or from others.
-    pub fn outsides<'a>(
+    pub(crate) fn outsides<'a>(
         &'a self,
         input: &'a Input<'_>,
         values: Option<&'a dyn Values>,

@@ -11,7 +11,8 @@ mod evaluate;
 mod placement;
 mod template;
 
-pub use placement::{Placement, as_given, in_cluster};
+pub use placement::in_cluster;
+pub(crate) use placement::{Placement, as_given};
 
 use crate::{
     cel_policy::{Exception, Identity, Slots},

@@ -19,7 +19,6 @@ use kyvtest_model::kube::{
 /// A request, its cluster, and the documents that expressions read, built on first use.
 #[derive(Debug)]
 pub struct Input<'r> {
-    /// The request.
     pub request: &'r Request,
     /// The cluster around it.
     pub world: &'r World,
@@ -109,13 +108,13 @@ impl<'r> Input<'r> {
     }
 
     /// Marks the request as converted from another version, which CEL policies see as well.
-    pub fn converted_from(mut self, requested: Arc<Resource>) -> Self {
+    pub(crate) fn converted_from(mut self, requested: Arc<Resource>) -> Self {
         self.requested = Some(requested);
         self
     }
 
     /// The same with what a suite gives to classic rules.
-    pub fn with_values(mut self, values: &'r dyn Values) -> Self {
+    pub(crate) fn with_values(mut self, values: &'r dyn Values) -> Self {
         self.values = Some(values);
         self
     }

@@ -78,7 +78,7 @@ impl CompiledMutatingPolicy {
     }
 
     /// Whether the policy also changes existing objects.
-    pub fn mutates_existing(&self) -> bool {
+    pub(crate) fn mutates_existing(&self) -> bool {
         self.mutate_existing
     }
 
@@ -167,7 +167,7 @@ impl CompiledMutatingPolicy {
     }
 
     /// Evaluates the policy on an existing object. `trigger` is the request that led to it.
-    pub fn evaluate_target(&self, trigger: &Input<'_>, target: &Request, host: &dyn Host) -> Evaluated {
+    pub(crate) fn evaluate_target(&self, trigger: &Input<'_>, target: &Request, host: &dyn Host) -> Evaluated {
         let Documents { request, .. } = trigger.policy();
         let empty = Document::from(&serde_json::json!({}));
         let values = evaluate::Values {
@@ -182,7 +182,7 @@ impl CompiledMutatingPolicy {
     }
 
     /// Whether an existing object is one of those that the policy changes by its constraints. Operations do not count.
-    pub fn selects_target(&self, target: &Input<'_>) -> bool {
+    pub(crate) fn selects_target(&self, target: &Input<'_>) -> bool {
         let own = self
             .target_constraints
             .as_ref()
@@ -210,7 +210,7 @@ impl CompiledMutatingPolicy {
     ///
     /// # Errors
     /// The message with which upstream ends the run.
-    pub fn selected_targets(&self, trigger: &Document, host: &dyn Host) -> Option<Result<Vec<String>, String>> {
+    pub(crate) fn selected_targets(&self, trigger: &Document, host: &dyn Host) -> Option<Result<Vec<String>, String>> {
         let program = self.target_expression.as_ref()?;
         Some(evaluate::targets(self, program, trigger, &self.identity.host(host)))
     }

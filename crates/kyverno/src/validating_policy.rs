@@ -156,7 +156,7 @@ impl CompiledValidatingPolicy {
     }
 
     /// Answers about a payload: only `object` has a value.
-    pub fn decide_payload(&self, payload: Value<'_>, host: &dyn Host) -> RuleResponse {
+    pub(crate) fn decide_payload(&self, payload: Value<'_>, host: &dyn Host) -> RuleResponse {
         self.evaluate([payload, Value::Null, Value::Null, Value::Null], host)
     }
 

@@ -155,10 +155,10 @@ fn replace(value: &mut Data, pointer: &[String], text: &str) {
 }
 
 /// The result of a rule.
-pub type ImageResult = (ImageRuleType, RuleResponse);
+pub(crate) type ImageResult = (ImageRuleType, RuleResponse);
 
 /// A policy with `verifyImages` rules, ready for evaluation.
-pub type CompiledImageRules = RuleSet<ImageBody>;
+pub(crate) type CompiledImageRules = RuleSet<ImageBody>;
 
 /// The `verifyImages` block of a rule.
 #[derive(Debug)]

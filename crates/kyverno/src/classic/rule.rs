@@ -158,7 +158,6 @@ pub(crate) struct RuleContext<'a> {
     pub rule: &'a str,
     /// What it is about.
     pub selection: Selection<'a>,
-    /// The exceptions there are.
     pub exceptions: &'a [CompiledException],
 }
 

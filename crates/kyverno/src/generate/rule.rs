@@ -83,7 +83,7 @@ impl GenerateRule {
     }
 
     /// The kinds of `cloneList`; `None` if there are none.
-    pub fn clone_list(&self) -> Option<CloneList> {
+    pub(crate) fn clone_list(&self) -> Option<CloneList> {
         let Objects::Once(pattern) = &self.body.objects else {
             return None;
         };

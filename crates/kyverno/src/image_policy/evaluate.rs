@@ -64,7 +64,7 @@ impl CompiledImagePolicy {
     ///
     /// # Errors
     /// If an image cannot be resolved; the others have their digests.
-    pub fn mutate_digests(
+    pub(crate) fn mutate_digests(
         &self,
         input: ImageInput<'_>,
         object: &mut Data,

@@ -49,11 +49,6 @@ impl CompiledMutation {
         self.policy.policy()
     }
 
-    /// Whether one of the rules has a name.
-    pub fn has_rule(&self, name: &str) -> bool {
-        self.rules.iter().any(|rule| rule.name == name)
-    }
-
     /// Evaluates the rules on a request. Without `targets`, rules about existing objects are left out, as during
     /// admission.
     pub fn evaluate(

@@ -98,7 +98,7 @@ impl GivenValues {
     }
 
     /// Takes the described namespaces into a cluster.
-    pub fn describe_namespaces(&self, world: &mut World) {
+    pub(crate) fn describe_namespaces(&self, world: &mut World) {
         for entry in items(self.block.root(), "namespaceSelector") {
             let labels = entries(entry.get("labels"));
             let labels = labels
@@ -124,7 +124,7 @@ impl GivenValues {
     }
 
     /// The kind that a kind is a subresource of: its group, version, kind and plural, and the name of the subresource.
-    pub fn parent_of(&self, api_version: &str, kind: &str) -> Option<([String; 4], String, bool)> {
+    pub(crate) fn parent_of(&self, api_version: &str, kind: &str) -> Option<([String; 4], String, bool)> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let root = self.block.root();
         let mut entries = items(root, "subresources");

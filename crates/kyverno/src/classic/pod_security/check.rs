@@ -35,7 +35,6 @@ pub struct FieldError {
     pub fault: Fault,
     /// Where.
     pub field: String,
-    /// With which value.
     pub bad_value: BadValue,
 }
 
@@ -71,7 +70,6 @@ pub struct Violation {
     pub id: &'static str,
     /// The reason, in short.
     pub reason: &'static str,
-    /// The details.
     pub detail: String,
     /// The fields at fault; `None` if the check does not list them.
     pub errors: Option<Vec<FieldError>>,
@@ -235,7 +233,6 @@ pub(super) fn quoted<S: AsRef<str>>(texts: impl IntoIterator<Item = S>) -> Strin
     texts.join(", ")
 }
 
-/// Containers by their names.
 pub(super) fn containers_text(names: &[String]) -> String {
     format!("{} {}", plural("container", "containers", names.len()), quoted(names))
 }
