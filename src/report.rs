@@ -49,7 +49,6 @@ pub enum Format {
     Jsonl,
     /// JUnit XML.
     Junit,
-    /// SARIF 2.1.0.
     Sarif,
     /// GitHub's workflow commands.
     Github,

@@ -34,7 +34,6 @@ mod selection;
 pub mod selector;
 pub mod source_map;
 pub mod strict;
-mod values;
 
 use std::{
     collections::BTreeSet,
@@ -67,11 +66,11 @@ pub use kyvtest_model::{compare::Divergence, verdict::DivergenceClass};
 pub use kyvtest_prove::pair::Note;
 pub use kyvtest_prove::server::{Data, Memo};
 pub use lens::DataNotes;
+pub(crate) use offline::given_values;
 pub use plan::{Order, Plan};
 pub use response::{Key, KeyParts, Response, ResponseObjects, Responses, RuleObjects};
 pub use selection::{Selection, Shard};
 pub use source_map::SourceMap;
-pub(crate) use values::{ApiPath, SuiteValues};
 
 #[derive(Debug, Clone)]
 pub struct Settings {

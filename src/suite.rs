@@ -190,7 +190,6 @@ pub enum Upstream {
 }
 
 impl Suite {
-    /// Whether it has errors.
     pub fn has_errors(&self) -> bool {
         let mut diagnostics = self.diagnostics.iter();
         diagnostics.any(|diagnostic| diagnostic.severity == Severity::Error)

@@ -27,7 +27,6 @@ pub struct Merged {
     pub text: String,
     /// The exit code of the whole run, ignoring missing shards.
     pub exit: u8,
-    /// The missing shards.
     pub missing: Vec<Shard>,
 }
 

@@ -11,17 +11,18 @@ use kyvtest_go_compat::value::Data;
 use kyvtest_kyverno::{
     autogen,
     classic::{
-        context::{Context, Entry, NoOutside, Source},
+        context::{ApiPath, Context, Entry, NoOutside, Source},
         values::Values as _,
         variables::{substitute_all, substitute_string},
     },
+    offline::GivenValues,
 };
 use kyvtest_model::{kube::Operation, policy::ClassicPolicy};
 use serde_json::Value as Json;
 
 use super::inverse;
 use crate::{
-    run::{ApiPath, SuiteValues},
+    run::given_values,
     suite::{Resource, Row, Suite},
 };
 
@@ -74,10 +75,11 @@ pub(super) fn of_row(suite: &Suite, row: &Row) -> Vec<Lookup> {
         resources = suite.resources.iter().collect();
     }
     let rule = row.rule.as_ref().map(|rule| rule.value.as_str());
+    let values = given_values(suite, true);
     let mut found: Vec<Lookup> = Vec::new();
     for lookup in resources
         .into_iter()
-        .flat_map(|resource| of_resource(suite, policy, rule, resource))
+        .flat_map(|resource| of_resource(&values, policy, rule, resource))
     {
         if !found.contains(&lookup) {
             found.push(lookup);
@@ -86,12 +88,8 @@ pub(super) fn of_row(suite: &Suite, row: &Row) -> Vec<Lookup> {
     found
 }
 
-fn of_resource(suite: &Suite, policy: &ClassicPolicy, name: Option<&str>, resource: &Resource) -> Vec<Lookup> {
-    let values = SuiteValues {
-        suite,
-        resource: &resource.name,
-        operation: Operation::Create,
-    };
+fn of_resource(values: &GivenValues, policy: &ClassicPolicy, name: Option<&str>, resource: &Resource) -> Vec<Lookup> {
+    let values = values.of(&resource.name, Operation::Create);
     let policy_name = policy.metadata.name.value.as_str();
     let mut found = Vec::new();
     for rule in autogen::rules_for(policy, &resource.kind) {

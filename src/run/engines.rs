@@ -9,9 +9,8 @@ use super::{
     cluster::SuiteCluster,
     counterpart::Counterparts,
     edit::edited,
-    offline::Offline,
+    offline::{Offline, given_values},
     response::{Key, Responses},
-    values::SuiteValues,
 };
 use crate::suite::{Resource, Suite};
 use kyvtest_apiserver::{self as apiserver, CompiledMutatingPolicy, CompiledNativePolicy, Server};
@@ -24,6 +23,7 @@ use kyvtest_kyverno::{
     controller::{Controller, Evaluation, Installed},
     lens::Lens,
     lowered::{self, EngineResponse, Lowered},
+    offline::GivenValues,
     response::RuleResponse,
     schedule,
 };
@@ -70,6 +70,8 @@ pub(super) struct Engines<'s> {
     pub(super) counterparts: Counterparts,
     /// The stages other than validation, if the suite has policies for them.
     pub(super) offline: Option<Offline>,
+    /// The suite's values for classic policies.
+    values: GivenValues,
     /// The policies on HTTP and Envoy requests.
     pub(super) authorization: Vec<AuthorizationPolicy>,
 }
@@ -167,6 +169,7 @@ impl<'s> Engines<'s> {
             server,
             counterparts,
             offline,
+            values: given_values(suite, settings.compat),
             authorization,
         }
     }
@@ -216,12 +219,10 @@ impl<'s> Engines<'s> {
         }
         let edited = self.edited(policy, request, resource);
         let request = edited.as_ref().unwrap_or(request);
-        let values = SuiteValues {
-            suite: self.suite,
-            resource: &resource.name,
-            operation: request.operation,
-        };
-        let values = policy.as_classic().map(|_| &values as &dyn Values);
+        let values = policy
+            .as_classic()
+            .map(|_| self.values.of(&resource.name, request.operation));
+        let values = values.as_ref().map(|values| values as &dyn Values);
         let mut environment = self.environment(host);
         if policy.as_classic().is_some() {
             environment.world = self.cluster.classic_world();
@@ -232,18 +233,8 @@ impl<'s> Engines<'s> {
                 trace,
             }],
             Evaluation::Denied(error, mut trace) => {
-                let rules = match policy.as_classic() {
-                    Some(classic) => classic
-                        .policy()
-                        .spec
-                        .rules
-                        .iter()
-                        .map(|rule| &*rule.name.value)
-                        .collect(),
-                    None => vec![""],
-                };
                 let denied = |rule: &str| RuleResponse::denied_by_condition(rule, &error);
-                let rules: Vec<RuleResponse> = rules.into_iter().map(denied).collect();
+                let rules: Vec<RuleResponse> = policy.rule_names().into_iter().map(denied).collect();
                 if self.settings.trace {
                     trace.extend(lowered::decided(&rules));
                 }

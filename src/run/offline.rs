@@ -16,7 +16,7 @@ use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::{Data, Document};
 use kyvtest_kyverno::{
     autogen,
-    classic::context::global_value,
+    classic::context::{Api, Given, global_value},
     offline::{Case, CloneSource, GivenValues, Stage, Surroundings, checks_images, pass, payload_pass},
 };
 use kyvtest_model::{
@@ -115,13 +115,25 @@ fn case(suite: &Suite, cluster: &SuiteCluster, compat: bool) -> Case {
         payload: None,
         targets: suite.targets.clone(),
         clone_sources: clone_sources(suite),
-        values: GivenValues::new(Document::from(&values(&suite.values)).root(), surroundings.given()),
+        values: given_values(suite, compat),
         surroundings,
         operation: None,
         user: cluster.user.clone(),
         roles: cluster.roles.clone(),
         cluster_roles: cluster.cluster_roles.clone(),
     }
+}
+
+/// The values of a suite, and which parts of the world outside it describes.
+pub(crate) fn given_values(suite: &Suite, compat: bool) -> GivenValues {
+    let given = Given {
+        cluster: suite.cluster.is_some(),
+        api_calls: suite.test.iter().any(|test| !test.api_call_responses.is_empty()),
+        global_context: !suite.global_context.is_empty(),
+        images: suite.context.iter().any(|context| !context.images.is_empty()),
+        api: if compat { Api::Fake } else { Api::Server },
+    };
+    GivenValues::new(Document::from(&values(&suite.values)).root(), given)
 }
 
 /// The files from which rules clone: the first row with a file that names policy and rule literally decides.

@@ -66,7 +66,6 @@ pub struct RowSelector {
 /// An additional row of the sidecar: Kyverno never sees it.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// The name in reports.
     pub name: Option<Text>,
     /// The policy, as in a row.
     pub policy: Text,
@@ -103,7 +102,6 @@ pub enum OldObject {
     File(Text),
 }
 
-/// The expected message.
 #[derive(Debug, Clone)]
 pub enum ExpectedMessage {
     /// Exactly this.

@@ -3,33 +3,12 @@
 
 use std::path::Path;
 
-use kyvtest_cel::{host::Mocks, time::Timestamp};
-use kyvtest_go_compat::value::Document;
-use kyvtest_kyverno::offline::{Case, run};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use kyvtest_gates::{Gate, fixture, jsonl, shared};
+use super::observed::{is_error, normal, observe, outcomes};
+use kyvtest_gates::{Gate, fixture, id, jsonl, shared};
 
 const NOW: &str = "2026-11-16T12:00:00Z";
-
-fn observe(row: &Value) -> Value {
-    let document = Document::from(row);
-    let case = Case::read(document.root()).unwrap_or_else(|error| panic!("{}: {error}", row["id"]));
-    let mut mocks = Mocks::new();
-    mocks.set_seed(0);
-    mocks.set_now(Timestamp::parse(NOW).expect("a time"));
-    run(&case, &mocks).to_json()
-}
-
-/// The value with numbers as doubles, so that `5` equals `5.0`.
-fn normal(value: &Value) -> Value {
-    match value {
-        Value::Number(number) => json!(number.as_f64()),
-        Value::Array(items) => items.iter().map(normal).collect(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), normal(value))).collect(),
-        other => other.clone(),
-    }
-}
 
 /// Keeps the keys of `ours` that `expected` has, in all objects of a list.
 fn restricted(ours: &Value, expected: &Value) -> Value {
@@ -78,13 +57,6 @@ fn shortened(value: &Value) -> Value {
     }
 }
 
-/// A panic upstream is an error here, of the run or of a rule.
-fn is_error(observed: &Value) -> bool {
-    let rules = observed["responses"].as_array().into_iter().flatten();
-    let mut rules = rules.flat_map(|response| response["rules"].as_array().into_iter().flatten());
-    !observed["error"].is_null() || rules.any(|rule| rule["status"] == "error")
-}
-
 fn sorted(observed: &mut Value) {
     if let Some(responses) = observed["responses"].as_array_mut() {
         responses.sort_by_key(ToString::to_string);
@@ -92,10 +64,7 @@ fn sorted(observed: &mut Value) {
 }
 
 fn check(row: &Value, observed: &Value) -> Result<(), String> {
-    let outcomes: Vec<&Value> = match row["outcomes"].as_array() {
-        Some(outcomes) => outcomes.iter().collect(),
-        None => vec![&row["observed"]],
-    };
+    let outcomes = outcomes(row);
     let mut first = None;
     for expected in outcomes {
         if !expected["panic"].is_null() && is_error(observed) {
@@ -121,9 +90,8 @@ fn check(row: &Value, observed: &Value) -> Result<(), String> {
 
 fn gate(name: &str, path: &Path) {
     let rows: Vec<Value> = jsonl(path);
-    let id = |row: &Value| row["id"].as_str().unwrap_or_default().to_owned();
     let gate = Gate { name, rows: rows.len() };
-    gate.run(&rows, id, |row| check(row, &observe(row)));
+    gate.run(&rows, id, |row| check(row, &observe(row, Some(NOW))));
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod migrate_kinds;
 mod migrate_stored;
 mod mutate_rules;
 mod normalise;
+mod observed;
 mod patch;
 mod policy_validate;
 mod probes;

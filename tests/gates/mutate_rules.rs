@@ -3,12 +3,10 @@
 
 use std::path::Path;
 
-use kyvtest_cel::host::Mocks;
-use kyvtest_go_compat::value::Document;
-use kyvtest_kyverno::offline::{Case, run};
 use serde_json::{Value, json};
 
-use kyvtest_gates::{Gate, fixture, jsonl, shared};
+use super::observed::{is_error, normal, observe, outcomes};
+use kyvtest_gates::{Gate, fixture, id, jsonl, shared};
 
 /// What a comparison looks at.
 #[derive(Clone, Copy, PartialEq)]
@@ -17,24 +15,6 @@ enum Aspect {
     Result,
     /// Also compares all messages.
     Message,
-}
-
-fn observe(row: &Value) -> Value {
-    let document = Document::from(row);
-    let case = Case::read(document.root()).unwrap_or_else(|error| panic!("{}: {error}", row["id"]));
-    let mut mocks = Mocks::new();
-    mocks.set_seed(0);
-    run(&case, &mocks).to_json()
-}
-
-/// The value with numbers as doubles, so that `5` equals `5.0`.
-fn normal(value: &Value) -> Value {
-    match value {
-        Value::Number(number) => json!(number.as_f64()),
-        Value::Array(items) => items.iter().map(normal).collect(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), normal(value))).collect(),
-        other => other.clone(),
-    }
 }
 
 /// The parts of an observation that are compared.
@@ -95,18 +75,8 @@ fn reduced_response(response: &Value, aspect: Aspect) -> Value {
     }
 }
 
-/// A panic upstream is an error here, of the run or of a rule.
-fn is_error(observed: &Value) -> bool {
-    let rules = observed["responses"].as_array().into_iter().flatten();
-    let mut rules = rules.flat_map(|response| response["rules"].as_array().into_iter().flatten());
-    !observed["error"].is_null() || rules.any(|rule| rule["status"] == "error")
-}
-
 fn check(row: &Value, observed: &Value, aspect: Aspect) -> Result<(), String> {
-    let outcomes: Vec<&Value> = match row["outcomes"].as_array() {
-        Some(outcomes) => outcomes.iter().collect(),
-        None => vec![&row["observed"]],
-    };
+    let outcomes = outcomes(row);
     if outcomes.iter().any(|expected| !expected["panic"].is_null()) && is_error(observed) {
         return Ok(());
     }
@@ -122,14 +92,11 @@ fn check(row: &Value, observed: &Value, aspect: Aspect) -> Result<(), String> {
 
 fn gate(name: &str, path: &Path) {
     let rows: Vec<Value> = jsonl(path);
-    let observed: Vec<Value> = rows.iter().map(observe).collect();
+    let observed: Vec<Value> = rows.iter().map(|row| observe(row, None)).collect();
     let results = |aspect: Aspect| -> Vec<(String, Result<(), String>)> {
         let rows = rows.iter().zip(&observed);
-        rows.map(|(row, observed)| {
-            let id = row["id"].as_str().unwrap_or_default().to_owned();
-            (id, check(row, observed, aspect))
-        })
-        .collect()
+        rows.map(|(row, observed)| (id(row), check(row, observed, aspect)))
+            .collect()
     };
     let judge = |name: &str, aspect| Gate { name, rows: rows.len() }.judge(&results(aspect));
     let mut problems = judge(name, Aspect::Result);

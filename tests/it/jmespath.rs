@@ -14,7 +14,7 @@ use kyvtest::{
     cel::host::{Gvr, Mocks},
     jmespath::{Context, Expression},
     kyverno::classic::{
-        context::{Context as Variables, Entry, NoOutside, SuiteSources},
+        context::{Context as Variables, Entry, Given, NoOutside, SuiteSources},
         variables::substitute_all,
     },
     value::{Data, Document},
@@ -161,10 +161,12 @@ fn context_entries_are_loaded_when_they_are_named() {
                 .map(|(key, value)| (key.clone(), json(&value.to_string())))
                 .collect(),
             namespace: "",
-            api_calls: !row.http.is_empty(),
-            global_context: !row.global.is_empty(),
-            cluster: !row.objects.is_empty(),
-            images: false,
+            given: Given {
+                cluster: !row.objects.is_empty(),
+                api_calls: !row.http.is_empty(),
+                global_context: !row.global.is_empty(),
+                ..Given::default()
+            },
         };
         let mut context = Variables::from_data(document(), &answers);
         if !row.resource.is_null() {

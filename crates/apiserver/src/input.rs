@@ -59,15 +59,7 @@ impl<'r> Input<'r> {
 
     /// The attributes that `authorizer.requestResource` checks: the request as it was sent.
     pub(super) fn attributes(&self) -> Attributes {
-        let resource = &self.request.resource;
-        Attributes {
-            group: resource.group.clone(),
-            resource: resource.plural.clone(),
-            subresource: resource.subresource.clone(),
-            namespace: self.request.namespace.clone(),
-            name: self.request.name.clone(),
-            ..Attributes::default()
-        }
+        self.request.attributes(&self.request.resource)
     }
 
     /// What expressions see of a request that is matched under its own name.

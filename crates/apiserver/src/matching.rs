@@ -4,10 +4,8 @@
 //!
 //! Known deviation: a namespace is always found.
 
-use std::fmt;
-
 use kyvtest_model::{
-    kube::{Atom, Facts, LabelSelector, Operation, Pairs, Pattern, RequestClass, Resource, Text},
+    kube::{Atom, Facts, InvalidSelector, LabelSelector, Operation, Pairs, Pattern, RequestClass, Resource, Text},
     policy::{MatchConstraints, MatchPolicy, NamedRule},
     verdict::Part,
 };
@@ -21,21 +19,6 @@ pub enum Match<'u> {
     No(Part),
 }
 
-/// A selector that Kubernetes rejects. It is reported only if everything else selects the request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InvalidSelector<'p> {
-    /// What is wrong with it.
-    pub error: &'p str,
-}
-
-impl fmt::Display for InvalidSelector<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Internal error occurred: {}", self.error)
-    }
-}
-
-impl std::error::Error for InvalidSelector<'_> {}
-
 /// How constraints are read: as the API server does, or with the differences of others who read them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
@@ -48,8 +31,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The API server.
-    pub const API_SERVER: Self = Self {
+    pub(crate) const API_SERVER: Self = Self {
         equivalents: true,
         absent_objects: false,
         generated_names: false,
@@ -81,7 +63,7 @@ pub fn matches<'p, 'u>(
 ///
 /// # Errors
 /// If everything else selects the request and a selector is invalid.
-pub fn matches_as<'p, 'u>(
+pub(crate) fn matches_as<'p, 'u>(
     reading: Reading,
     constraints: &'p MatchConstraints,
     cell: &RequestClass<'u>,

@@ -8,7 +8,6 @@ use kyvtest_cel::{
 };
 use kyvtest_model::policy::{MatchConstraints, MutatingAdmissionPolicy, ParamKind};
 
-/// A mutating policy, compiled.
 #[derive(Debug)]
 pub struct CompiledMutatingPolicy {
     pub(super) name: String,

@@ -16,7 +16,6 @@ use kyvtest_model::{
     verdict::Effect,
 };
 
-/// A policy, compiled.
 #[derive(Debug)]
 pub struct CompiledNativePolicy {
     pub(super) name: String,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kyvtest_go_compat::{text::quote::quote, value::Value};
 use kyvtest_model::{
     kube::{Operation, Request},
-    verdict::{Effect, Part, Status, Verdict},
+    verdict::{Effect, Status, Verdict},
 };
 
 /// The reason of a denial that names none.
@@ -163,13 +163,6 @@ impl AdmissionResponse {
     /// effect, with the strongest status.
     pub fn of_policy(&self, policy: &str) -> Option<Verdict> {
         verdict_of(&self.verdicts, policy)
-    }
-
-    /// The deciding part of the first policy that has the response's effect.
-    pub fn decided_by(&self) -> Option<Part> {
-        let mut verdicts = self.verdicts.iter().map(|verdict| &verdict.verdict);
-        let decisive = verdicts.find(|verdict| verdict.effect == self.effect && verdict.status == self.status);
-        decisive.map(|verdict| verdict.trace.part)
     }
 
     /// The refusal as `kubectl` prints it; `None` if admitted.

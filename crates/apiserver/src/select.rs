@@ -5,12 +5,12 @@
 //! objects that are parameters are collected when a step is evaluated, where upstream collects those of all bindings first.
 
 use super::{
-    matching::{InvalidSelector, Match, matches},
+    matching::{Match, matches},
     params::{self, Served},
     policy::Binding,
 };
 use kyvtest_model::{
-    kube::{Discovery, Facts, RequestClass, Resource},
+    kube::{Discovery, Facts, InvalidSelector, RequestClass, Resource},
     policy::{MatchConstraints, ParamKind},
     verdict::Part,
 };
@@ -24,7 +24,6 @@ pub enum Step<'p, 'd> {
     Misconfigured(Option<&'p Binding>, String, Part),
     /// The policy is evaluated with a binding: parameters, match conditions, validations, audit annotations.
     Bound {
-        /// The binding.
         binding: &'p Binding,
         /// The resource as which the requests are matched.
         matched: &'d Resource,

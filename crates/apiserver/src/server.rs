@@ -26,7 +26,6 @@ use kyvtest_normalise::Cluster;
 /// Who evaluates native policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lens {
-    /// The API server.
     ApiServer,
     /// `kyverno test`.
     Cli {
@@ -109,12 +108,10 @@ impl Server {
         }
     }
 
-    /// The policies.
     pub fn policies(&self) -> &[CompiledNativePolicy] {
         &self.policies
     }
 
-    /// The bindings.
     pub fn bindings(&self) -> &[Binding] {
         &self.bindings
     }
@@ -132,7 +129,6 @@ impl Server {
         policy.select(own, &Selector::new(cell, discovery), facts)
     }
 
-    /// The mutating policies.
     pub fn mutating_policies(&self) -> &[CompiledMutatingPolicy] {
         &self.mutating_policies
     }

@@ -9,7 +9,7 @@ mod condition;
 mod mutator;
 mod validator;
 
-pub use condition::{Evaluated, Expression, Flaw, MATCH_CONDITIONS_BUDGET, OUT_OF_BUDGET, RUNTIME_BUDGET, Returns};
+pub use condition::{Evaluated, Expression, Flaw, Returns};
 pub use mutator::{Mutator, MutatorParts, PatchKind};
 pub use validator::aggregate;
 pub use validator::{Annotation, Cause, Decision, Outcome, Parts, Unmatched, ValidationText, Validator};
@@ -89,7 +89,7 @@ impl Environment {
 
     /// Like [`Environment::new`], with the types of mutations declared for all expressions, including variables and
     /// conditions.
-    pub fn with_patch_types<'t>(
+    pub(crate) fn with_patch_types<'t>(
         profile: &'static Profile,
         declarations: Declarations,
         variables: impl IntoIterator<Item = (&'t str, &'t str)>,

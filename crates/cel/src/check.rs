@@ -590,7 +590,7 @@ fn chain_root(ast: &Ast, mut id: ExprId) -> Option<&str> {
 }
 
 /// The dotted name that a chain of selections spells, if it is one.
-pub fn qualified_name(ast: &Ast, id: ExprId) -> Option<String> {
+pub(crate) fn qualified_name(ast: &Ast, id: ExprId) -> Option<String> {
     match ast.expr(id) {
         Expr::Ident(name) => Some(name.to_string()),
         Expr::Select {

@@ -19,10 +19,10 @@ use super::{
 };
 
 /// The structure type of `variables` in Kubernetes.
-pub const VARIABLES_TYPE: &str = "kubernetes.variables";
+pub(crate) const VARIABLES_TYPE: &str = "kubernetes.variables";
 
 /// The structure type of `variables` in Kyverno's CEL policies.
-pub const KYVERNO_VARIABLES_TYPE: &str = "kyverno.variables";
+pub(crate) const KYVERNO_VARIABLES_TYPE: &str = "kyverno.variables";
 
 /// How variables are typed, and how their errors appear to the expressions that use them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,7 +35,7 @@ const SCAN: usize = 4;
 const STEP: u64 = 64;
 
 /// The error of an evaluation that exceeds its work limit, which only a contrived expression does.
-pub const WORK_LIMIT_EXCEEDED: &str = "operation cancelled: memory limit exceeded";
+pub(crate) const WORK_LIMIT_EXCEEDED: &str = "operation cancelled: memory limit exceeded";
 
 /// The memory of one evaluation; reusable after a reset.
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl Scratch {
     }
 
     /// Whether the work limit was exceeded, which makes the evaluation an error.
-    pub fn is_exhausted(&self) -> bool {
+    pub(crate) fn is_exhausted(&self) -> bool {
         self.spent.get() > WORK_LIMIT
     }
 
@@ -121,14 +121,14 @@ impl<'a> Context<'a> {
 
     /// [`Context::spend`] for a list of some length.
     #[must_use]
-    pub fn spend_items(&self, items: usize) -> bool {
+    pub(crate) fn spend_items(&self, items: usize) -> bool {
         self.spend(items.saturating_mul(size_of::<Val<'_>>()))
     }
 
     /// Charges the work of traversing a whole value: parts that occur several times are stored once but visited each
     /// time.
     #[must_use]
-    pub fn spend_walk(&self, value: Val<'_>) -> bool {
+    pub(crate) fn spend_walk(&self, value: Val<'_>) -> bool {
         let mut steps = self.steps();
         value.walk(&mut steps);
         self.spend(((self.steps() - steps) * STEP) as usize) && steps > 0
@@ -137,13 +137,13 @@ impl<'a> Context<'a> {
     /// Charges the worst case of a search: each state of the automaton at each byte of the text. Searches within the
     /// cost limit stay far below it, except for short patterns with many states.
     #[must_use]
-    pub fn spend_search(&self, regex: &Regex, text: &str) -> bool {
+    pub(crate) fn spend_search(&self, regex: &Regex, text: &str) -> bool {
         self.spend((regex.states() as usize).saturating_mul(text.len()) / SEARCH)
     }
 
     /// Charges the work of one of several searches in a text.
     #[must_use]
-    pub fn spend_scan(&self, bytes: usize) -> bool {
+    pub(crate) fn spend_scan(&self, bytes: usize) -> bool {
         self.spend(bytes.saturating_mul(SCAN))
     }
 
@@ -182,7 +182,7 @@ impl<'a> Context<'a> {
     }
 
     /// The patterns that the evaluation compiled last.
-    pub fn recent_patterns(&self) -> &'a RefCell<Recent> {
+    pub(crate) fn recent_patterns(&self) -> &'a RefCell<Recent> {
         &self.scratch.patterns
     }
 
@@ -269,7 +269,7 @@ impl<'a> Context<'a> {
     }
 
     /// The error for arguments of unsupported types: `no such overload: f(t1, t2)`.
-    pub fn no_such_overload(&self, function: &str, args: &[Val<'a>]) -> Val<'a> {
+    pub(crate) fn no_such_overload(&self, function: &str, args: &[Val<'a>]) -> Val<'a> {
         if let Some(error) = args.iter().find(|arg| arg.is_error()) {
             return *error;
         }

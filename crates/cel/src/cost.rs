@@ -95,7 +95,7 @@ impl CallCost {
     }
 
     /// Precomputes the cost if the relevant arguments are constant.
-    pub fn with_constants(self, constant: impl Fn(usize) -> Option<u64>) -> Self {
+    pub(crate) fn with_constants(self, constant: impl Fn(usize) -> Option<u64>) -> Self {
         match self {
             CallCost::Default(DefaultCost::Text(i)) => match constant(i) {
                 Some(size) => CallCost::Default(DefaultCost::Known(text(size))),

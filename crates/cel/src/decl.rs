@@ -13,16 +13,16 @@ use super::{
 };
 
 /// The implementation of a function.
-pub type Implementation = for<'a> fn(&Context<'a>, &[Val<'a>]) -> Val<'a>;
+pub(crate) type Implementation = for<'a> fn(&Context<'a>, &[Val<'a>]) -> Val<'a>;
 
 /// The cost of a completed call, from its arguments and result.
-pub type CostFunction = for<'a> fn(&[Val<'a>], &Val<'a>) -> u64;
+pub(crate) type CostFunction = for<'a> fn(&[Val<'a>], &Val<'a>) -> u64;
 
 /// The cost of a call, from its arguments.
-pub type ArgumentCost = for<'a> fn(&[Val<'a>]) -> u64;
+pub(crate) type ArgumentCost = for<'a> fn(&[Val<'a>]) -> u64;
 /// The cost of all calls of a function, from the overload id, the arguments and the result; `None` falls back to the
 /// defaults.
-pub type CostEstimator = for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>;
+pub(crate) type CostEstimator = for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>;
 
 /// The kind of binding in cel-go: a unary or binary function evaluates all arguments before it checks for errors; any
 /// other function stops at the first argument that is an error.
@@ -80,7 +80,7 @@ impl Overload {
     }
 
     /// Binds a function of one argument.
-    pub fn unary(mut self, implementation: Implementation) -> Self {
+    pub(crate) fn unary(mut self, implementation: Implementation) -> Self {
         self.implementation = Some((Binding::Unary, implementation));
         self
     }
@@ -92,7 +92,7 @@ impl Overload {
     }
 
     /// Binds a function that cel-go binds by `FunctionBinding`.
-    pub fn variadic(mut self, implementation: Implementation) -> Self {
+    pub(crate) fn variadic(mut self, implementation: Implementation) -> Self {
         self.implementation = Some((Binding::Variadic, implementation));
         self
     }
@@ -110,7 +110,7 @@ impl Overload {
     }
 
     /// The cost of calls that are resolved to this overload, computed from their arguments.
-    pub fn cost_of_arguments(mut self, cost: ArgumentCost) -> Self {
+    pub(crate) fn cost_of_arguments(mut self, cost: ArgumentCost) -> Self {
         self.cost_of_arguments = Some(cost);
         self
     }
@@ -205,7 +205,7 @@ pub struct Structure {
 }
 
 /// Constructs a value of a structure from the fields that the expression sets.
-pub type Make = for<'a> fn(&Context<'a>, &[(&'a str, Val<'a>)]) -> Val<'a>;
+pub(crate) type Make = for<'a> fn(&Context<'a>, &[(&'a str, Val<'a>)]) -> Val<'a>;
 
 impl Library {
     pub fn add(&mut self, name: &'static str, overloads: impl IntoIterator<Item = Overload>) -> &mut Function {
@@ -222,18 +222,18 @@ impl Library {
     }
 
     /// Declares a type name.
-    pub fn add_type(&mut self, name: &'static str, t: Type) {
+    pub(crate) fn add_type(&mut self, name: &'static str, t: Type) {
         self.add_namespace(name);
         self.types.insert(name, t);
     }
 
     /// Declares a variable with a constant value.
-    pub fn add_constant(&mut self, name: &'static str, declared: Type, value: Val<'static>) {
+    pub(crate) fn add_constant(&mut self, name: &'static str, declared: Type, value: Val<'static>) {
         self.constants.push(Constant { name, declared, value });
     }
 
     /// Declares a structure.
-    pub fn add_structure(&mut self, name: &'static str, fields: &[(&'static str, Type)], make: Option<Make>) {
+    pub(crate) fn add_structure(&mut self, name: &'static str, fields: &[(&'static str, Type)], make: Option<Make>) {
         self.structures.push(Structure {
             name,
             fields: fields.to_vec(),
@@ -251,7 +251,7 @@ impl Library {
     }
 
     /// Declares the fields of a structure that policies see.
-    pub fn set_fields(&mut self, name: Name, fields: Vec<(Name, Type)>) {
+    pub(crate) fn set_fields(&mut self, name: Name, fields: Vec<(Name, Type)>) {
         self.fields.insert(name, fields);
     }
 
@@ -267,7 +267,7 @@ impl Library {
     }
 
     /// Whether a function or type has a dotted name that starts with this segment.
-    pub fn has_namespace(&self, first: &str) -> bool {
+    pub(crate) fn has_namespace(&self, first: &str) -> bool {
         self.namespaces.contains(first)
     }
 
@@ -276,12 +276,12 @@ impl Library {
         self.functions.get(name)
     }
 
-    pub fn function_mut(&mut self, name: &str) -> Option<&mut Function> {
+    pub(crate) fn function_mut(&mut self, name: &str) -> Option<&mut Function> {
         self.functions.get_mut(name)
     }
 
     /// The type that a name denotes.
-    pub fn type_named(&self, name: &str) -> Option<(&'static str, &Type)> {
+    pub(crate) fn type_named(&self, name: &str) -> Option<(&'static str, &Type)> {
         self.types.get_key_value(name).map(|(name, t)| (*name, t))
     }
 }

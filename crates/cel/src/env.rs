@@ -89,7 +89,7 @@ impl Env {
     }
 
     /// Declares a variable together with its value.
-    pub fn declare_constant(&mut self, name: &str, declared: Type, value: Val<'static>) {
+    pub(crate) fn declare_constant(&mut self, name: &str, declared: Type, value: Val<'static>) {
         let number = self.declare(name, declared);
         self.constants.push((number, value));
     }
@@ -109,7 +109,7 @@ impl Env {
     }
 
     /// Declares the structures of the profile.
-    pub fn declare_library_structs(&mut self) {
+    pub(crate) fn declare_library_structs(&mut self) {
         self.has_library_structs = true;
     }
 
@@ -122,7 +122,7 @@ impl Env {
     }
 
     /// Whether a type has every field, each of any type.
-    pub fn is_dynamic(&self, name: &str) -> bool {
+    pub(crate) fn is_dynamic(&self, name: &str) -> bool {
         self.has_mutation_types && mutation::is_object_type(name)
     }
 
@@ -184,7 +184,7 @@ impl Env {
 
     /// Whether some variable, type, structure or function has a dotted name that starts with `root`; if not, a chain of
     /// selections cannot be a name.
-    pub fn has_dotted(&self, root: &str) -> bool {
+    pub(crate) fn has_dotted(&self, root: &str) -> bool {
         let under = |name: &str| name.strip_prefix(root).is_some_and(|rest| rest.starts_with('.'));
         !self.container.is_empty()
             || root.starts_with('.')

@@ -101,7 +101,7 @@ impl<'a> Source<'a> {
     }
 
     /// The text of a line without its end.
-    pub fn snippet(&self, line: i32) -> Option<&'a str> {
+    pub(crate) fn snippet(&self, line: i32) -> Option<&'a str> {
         self.line_start(line)?;
         if self.text.is_empty() {
             return None;
@@ -194,7 +194,7 @@ impl IssueSink {
     }
 
     /// The problems in order, or `None` if there is none.
-    pub fn into_issues(self, text: &str) -> Option<Issues> {
+    pub(crate) fn into_issues(self, text: &str) -> Option<Issues> {
         let Self { mut issues, total } = self;
         issues.sort_by_key(|issue| issue.location);
         (total > 0).then(|| Issues {

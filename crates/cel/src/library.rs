@@ -140,7 +140,7 @@ pub fn declare_variables(env: &mut Env, authorizer: bool) {
 }
 
 /// Binds the variables that [`declare_variables`] declared.
-pub fn bind_variables<'a>(context: &Context<'a>, env: &Env, query: &Query<'_>, values: &mut [Option<Val<'a>>]) {
+pub(crate) fn bind_variables<'a>(context: &Context<'a>, env: &Env, query: &Query<'_>, values: &mut [Option<Val<'a>>]) {
     if query.authorizer == Authorizer::Bound {
         let text = |path: &[&str]| {
             query
@@ -163,7 +163,12 @@ pub fn bind_variables<'a>(context: &Context<'a>, env: &Env, query: &Query<'_>, v
 }
 
 /// Binds `authorizer` and `authorizer.requestResource`, which refers to the resource of these attributes.
-pub fn bind_authorizer<'a>(context: &Context<'a>, env: &Env, request: Attributes, values: &mut [Option<Val<'a>>]) {
+pub(crate) fn bind_authorizer<'a>(
+    context: &Context<'a>,
+    env: &Env,
+    request: Attributes,
+    values: &mut [Option<Val<'a>>],
+) {
     let mut bind = |name: &str, value: Val<'a>| {
         if let Some(i) = env.variables().iter().position(|variable| &*variable.name == name) {
             values[i] = Some(value);

@@ -218,7 +218,7 @@ fn write_time(out: &mut String, t: Timestamp) {
 }
 
 /// A type's name as Go prints the type: lists and maps with their parameters.
-pub fn type_display(name: &str) -> Cow<'_, str> {
+pub(crate) fn type_display(name: &str) -> Cow<'_, str> {
     match name {
         "list" => "list(dyn)".into(),
         "map" => "map(dyn, dyn)".into(),

@@ -252,7 +252,7 @@ impl Deref for Profile {
 /// The limit of one evaluation in Kubernetes.
 ///
 /// Upstream: `k8s.io/apiserver/pkg/apis/cel/config.go` `PerCallLimit`.
-pub const PER_CALL_LIMIT: u64 = 1_000_000;
+pub(crate) const PER_CALL_LIMIT: u64 = 1_000_000;
 
 const KUBERNETES_1_36: Environment = Environment {
     libraries: KUBERNETES_LIBRARIES,
@@ -548,12 +548,12 @@ impl Profile {
     }
 
     /// ValidatingPolicies of Kyverno 1.19 on HTTP requests.
-    pub fn kyverno_http() -> &'static Profile {
+    pub(crate) fn kyverno_http() -> &'static Profile {
         &KYVERNO_1_19_HTTP
     }
 
     /// ValidatingPolicies of Kyverno 1.19 on Envoy's check requests.
-    pub fn kyverno_envoy() -> &'static Profile {
+    pub(crate) fn kyverno_envoy() -> &'static Profile {
         &KYVERNO_1_19_ENVOY
     }
 

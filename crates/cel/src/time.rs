@@ -8,7 +8,7 @@ use super::val::Val;
 use kyvtest_go_compat::text::duration;
 
 /// The error of a point in time outside the years 1 to 9999.
-pub const OVERFLOW: Val<'static> = Val::Error("timestamp overflow");
+pub(crate) const OVERFLOW: Val<'static> = Val::Error("timestamp overflow");
 
 /// A duration as cel-go's `string()` prints it: seconds as a double, then `s`.
 pub fn duration_text(nanos: i64) -> String {
@@ -17,6 +17,6 @@ pub fn duration_text(nanos: i64) -> String {
 
 /// A duration in some unit as Go's `Hours`, `Minutes` and `Seconds` compute it: integral units and the rest separately,
 /// so that the sum may round up.
-pub fn in_units(nanos: i64, unit: i64) -> f64 {
+pub(crate) fn in_units(nanos: i64, unit: i64) -> f64 {
     (nanos / unit) as f64 + (nanos % unit) as f64 / unit as f64
 }

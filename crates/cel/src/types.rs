@@ -63,7 +63,7 @@ pub const A: Type = Type::Param(0);
 pub const B: Type = Type::Param(1);
 
 /// The name of the optional type.
-pub const OPTIONAL: &str = "optional_type";
+pub(crate) const OPTIONAL: &str = "optional_type";
 
 impl Type {
     /// A list of elements of a type.
@@ -107,12 +107,12 @@ impl Type {
     }
 
     /// Whether this is `dyn` or the type after an error.
-    pub fn is_dyn_or_error(&self) -> bool {
+    pub(crate) fn is_dyn_or_error(&self) -> bool {
         matches!(self, Type::Dyn | Type::Any | Type::Error)
     }
 
     /// The type inside an optional type.
-    pub fn unwrap_optional(&self) -> Option<&Type> {
+    pub(crate) fn unwrap_optional(&self) -> Option<&Type> {
         match self {
             Type::Opaque(name, parameters) if &**name == OPTIONAL => parameters.first(),
             _ => None,
@@ -120,7 +120,7 @@ impl Type {
     }
 
     /// The name of the values' type at run time.
-    pub fn runtime_name(&self) -> &str {
+    pub(crate) fn runtime_name(&self) -> &str {
         match self {
             Type::Dyn => "dyn",
             Type::Any => "google.protobuf.Any",

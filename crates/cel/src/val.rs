@@ -147,7 +147,7 @@ impl<'a> From<value::Value<'a>> for Val<'a> {
 const TEXT_STEP: u64 = 64;
 
 /// The error of an operand of the wrong type.
-pub const NO_SUCH_OVERLOAD: Val<'static> = Val::Error("no such overload");
+pub(crate) const NO_SUCH_OVERLOAD: Val<'static> = Val::Error("no such overload");
 
 /// The capabilities of a value's type at run time, which functions with one shared implementation require.
 ///
@@ -237,7 +237,7 @@ impl<'a> Val<'a> {
     }
 
     /// Whether the value's type has a trait.
-    pub fn has_trait(&self, wanted: Trait) -> bool {
+    pub(crate) fn has_trait(&self, wanted: Trait) -> bool {
         use Trait::*;
         match self {
             Val::Bool(_) => matches!(wanted, Comparer | Negater),
@@ -310,7 +310,7 @@ impl<'a> Val<'a> {
     }
 
     /// The element of a list at a position.
-    pub fn list_get(&self, index: usize) -> Option<Val<'a>> {
+    pub(crate) fn list_get(&self, index: usize) -> Option<Val<'a>> {
         match self {
             Val::List(items) => items.get(index).copied(),
             Val::DocumentList(list) => list.get(index).map(Val::from),
@@ -328,7 +328,7 @@ impl<'a> Val<'a> {
     }
 
     /// The entry of a map at a position, in document order.
-    pub fn map_entry(&self, index: usize) -> Option<(Val<'a>, Val<'a>)> {
+    pub(crate) fn map_entry(&self, index: usize) -> Option<(Val<'a>, Val<'a>)> {
         match self {
             Val::Map(entries) => entries.get(index).copied(),
             Val::DocumentMap(map) => map
@@ -407,7 +407,7 @@ impl<'a> Val<'a> {
 
     /// The length of a string in bytes.
     #[inline]
-    pub fn text_len(&self) -> usize {
+    pub(crate) fn text_len(&self) -> usize {
         match self {
             Val::String(text) => text.len(),
             Val::Bytes(bytes) => bytes.len(),
@@ -450,7 +450,7 @@ impl<'a> Val<'a> {
     }
 
     /// [`Val::equals`] with a limit: if no step is left, the result is meaningless.
-    pub fn equals_within(&self, other: &Val<'_>, steps: &mut u64) -> Option<bool> {
+    pub(crate) fn equals_within(&self, other: &Val<'_>, steps: &mut u64) -> Option<bool> {
         let length = match (self, other) {
             (Val::String(a), Val::String(b)) if a.len() == b.len() => a.len(),
             (Val::Bytes(a), Val::Bytes(b)) if a.len() == b.len() => a.len(),

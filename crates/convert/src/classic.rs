@@ -34,7 +34,6 @@ pub(super) struct Plan<'p> {
 }
 
 impl<'p> Plan<'p> {
-    /// The one rule.
     pub(super) fn rule_at(&self) -> At<'p> {
         self.at.key("rules").item(0)
     }

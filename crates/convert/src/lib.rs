@@ -78,7 +78,6 @@ pub enum Outcome {
 /// What Kyverno generates.
 #[derive(Debug, Clone)]
 pub struct Generated {
-    /// The policy.
     pub vap: Object<ValidatingAdmissionPolicy>,
     /// Its bindings; Kyverno makes one.
     pub bindings: Vec<Object<ValidatingAdmissionPolicyBinding>>,

@@ -64,12 +64,10 @@ impl<'t> Maker<'t> {
         self.list(&items)
     }
 
-    /// A list.
     pub(super) fn list(&mut self, items: &[NodeId]) -> NodeId {
         self.graft.list(self.here, items)
     }
 
-    /// A map.
     pub(super) fn map(&mut self, entries: &[(&str, NodeId)]) -> NodeId {
         let here = self.here;
         let entries: Vec<(&str, Span, NodeId)> = entries.iter().map(|(key, value)| (*key, here, *value)).collect();

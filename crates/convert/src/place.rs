@@ -61,7 +61,6 @@ impl<'p> At<'p> {
         at
     }
 
-    /// An item of it.
     pub(super) fn item(&self, place: usize) -> Self {
         let mut at = self.clone();
         at.steps.push(Step::Item(place));

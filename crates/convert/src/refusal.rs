@@ -42,7 +42,6 @@ pub enum RefusalCode {
     MultipleAll,
     /// An exception that names several rules.
     ExceptionRules,
-    /// An exception with conditions.
     ExceptionConditions,
     /// Policies for pod controllers are made from it.
     Autogen,

@@ -9,7 +9,6 @@ use kyvtest_go_compat::value::Data;
 
 const END: &str = "-----END PUBLIC KEY-----";
 
-/// A set of attestors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttestorSet {
     /// How many entries must vouch.

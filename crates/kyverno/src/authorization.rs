@@ -155,13 +155,7 @@ impl AuthorizationPolicy {
         let condition_values = values.clone();
         values[self.variables as usize] = Some(Val::Variables);
         let lazy = self.composite.bind(&scratch, &values, host);
-        let conditions = Run {
-            ignores_errors: self.ignores_errors,
-            values: &condition_values,
-            variables: None,
-            scratch: &scratch,
-            host,
-        };
+        let conditions = Run::new(&condition_values, &scratch, host).ignoring_errors(self.ignores_errors);
         match conditions.matches(&self.match_conditions) {
             Ok(None) => {}
             Ok(Some(index)) => return self.skipped(Trace::of(Part::Precondition(index))),

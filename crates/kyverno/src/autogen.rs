@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use crate::lens::Lens;
 use kyvtest_model::policy::{ClassicPolicy, Rule, ValidatingPolicy};
 
-pub use image::image_variants;
+pub(crate) use image::image_variants;
 pub use kyvtest_model::policy::autogen::{
     ANNOTATION, CONTROLLERS, Eligibility, controllers, eligibility, is_generated,
 };

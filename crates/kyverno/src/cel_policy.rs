@@ -8,11 +8,17 @@ pub(crate) mod evaluate;
 
 pub use compile::{CompileErrors, FieldError, Problem};
 
-use kyvtest_cel::{env::Env, program::Program, val::Val};
+use crate::lens::Lens;
+use kyvtest_cel::{
+    env::Env,
+    host::{Host, Wrapped},
+    program::Program,
+    val::Val,
+};
 use kyvtest_go_compat::value::Value;
 use kyvtest_model::{
     kube::{Atom, Facts, Pattern, RequestClass, Text},
-    policy::ReportResult,
+    policy::{PolicyId, PolicySpec, ReportResult, ScopedPolicy},
 };
 
 /// The numbers of the variables of policies on requests.
@@ -70,6 +76,44 @@ impl Exception {
     /// Whether it lifts the policy as a whole.
     pub(crate) fn is_full(&self) -> bool {
         self.images.is_empty() && self.values.is_empty()
+    }
+}
+
+/// Which policy a compiled one is, and the namespace that it is for.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    /// The namespace in it is the one as written. Kyverno's compilers look at it and not at the kind.
+    pub(crate) id: PolicyId,
+    /// The namespace that the requests of a namespaced kind are in.
+    confined_to: Option<String>,
+}
+
+impl Identity {
+    pub(crate) fn of<S: PolicySpec>(policy: &ScopedPolicy<S>) -> Self {
+        let id = policy.id();
+        Self {
+            confined_to: policy.namespaced.then(|| match policy.namespace() {
+                "" => "default".to_owned(),
+                namespace => namespace.to_owned(),
+            }),
+            id,
+        }
+    }
+
+    /// Whether the policy is evaluated on the requests of a class, as far as its namespace decides.
+    pub(crate) fn admits<'p>(&'p self, lens: Lens, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
+        let confined = self.confined_to.as_deref().filter(|_| lens.namespaced_policies);
+        confined.is_none_or(|namespace| is_in_namespace(namespace, cell, facts))
+    }
+
+    /// The namespace that requests are in; empty for a cluster-wide kind.
+    pub(crate) fn confined_to(&self) -> &str {
+        self.confined_to.as_deref().unwrap_or_default()
+    }
+
+    /// The host of the policy's expressions.
+    pub(crate) fn host<'h>(&'h self, host: &'h dyn Host) -> Wrapped<'h> {
+        Wrapped::in_namespace(host, &self.id.namespace)
     }
 }
 

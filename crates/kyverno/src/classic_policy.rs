@@ -36,7 +36,7 @@ use kyvtest_cel::{
 use kyvtest_go_compat::value::Value;
 use kyvtest_model::{
     kube::{Atom, Facts, Operation, Pattern, RequestClass, Text},
-    policy::{ApplyRules, ClassicPolicy, MatchResources, PolicyKind, Rule},
+    policy::{ClassicPolicy, MatchResources, PolicyKind, Rule},
     verdict::{Part, Status, Trace},
 };
 
@@ -89,7 +89,7 @@ impl CompiledClassicPolicy {
     }
 
     /// Prepares what counts of a policy with a lens.
-    pub fn with_lens(policy: Arc<ClassicPolicy>, lens: Lens) -> Self {
+    pub(crate) fn with_lens(policy: Arc<ClassicPolicy>, lens: Lens) -> Self {
         let own = policy
             .metadata
             .namespace
@@ -133,7 +133,6 @@ impl CompiledClassicPolicy {
         }
     }
 
-    /// The policy.
     pub fn policy(&self) -> &Arc<ClassicPolicy> {
         &self.policy
     }
@@ -223,14 +222,13 @@ impl CompiledClassicPolicy {
         lens: Lens,
     ) -> Selection<'p, bool> {
         let closed = self.closed(facts, lens);
-        let apply = self.policy.spec.apply_rules.as_ref();
         let mut selection = Selection {
             webhook: None,
             delivered: true,
             open: closed.is_none(),
             closed,
             evaluates_again: self.conditions.is_some(),
-            only_one: apply.is_some_and(|apply| apply.value == ApplyRules::One),
+            only_one: self.policy.spec.applies_one_rule(),
             steps: Vec::new(),
         };
         if selection.open {

@@ -4,27 +4,10 @@
 //! one without labels; a listed name also matches the beginning of a name that is yet to be generated; `matchPolicy` is
 //! ignored, rules mean exactly what they list.
 
-use std::fmt;
-
 use kyvtest_model::{
-    kube::{Atom, Facts, LabelSelector, Operation, Pairs, Pattern, RequestClass, Text},
+    kube::{Atom, Facts, InvalidSelector, LabelSelector, Operation, Pairs, Pattern, RequestClass, Text},
     policy::{MatchConstraints, NamedRule},
 };
-
-/// A selector that Kubernetes rejects. It is reported only if the other constraints match.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InvalidSelector<'p> {
-    /// What is wrong with it.
-    pub error: &'p str,
-}
-
-impl fmt::Display for InvalidSelector<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Internal error occurred: {}", self.error)
-    }
-}
-
-impl std::error::Error for InvalidSelector<'_> {}
 
 /// Whether constraints select the requests of a cell.
 ///

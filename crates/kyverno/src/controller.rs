@@ -53,7 +53,6 @@ pub struct Controller {
 /// A CEL policy that Kyverno rejects because an expression does not compile.
 #[derive(Debug)]
 pub struct RejectedPolicy {
-    /// The policy.
     pub id: PolicyId,
     /// What does not compile.
     pub errors: CompileErrors,

@@ -5,35 +5,26 @@
 
 use crate::{
     cel_policy::{
-        CompileErrors, Exception, FieldError, Slots,
+        CompileErrors, Exception, FieldError, Identity, Slots,
         compile::{conditions, declare, variables},
         evaluate::Run,
     },
     constraints::applies,
 };
 use kyvtest_cel::{
-    composite::Composite,
-    context::Scratch,
-    env::Env,
-    host::{Host, Wrapped},
-    profile::Profile,
-    program::Program,
-    types::Type,
+    composite::Composite, context::Scratch, env::Env, host::Host, profile::Profile, program::Program, types::Type,
     val::Val,
 };
 use kyvtest_go_compat::value::Value;
 use kyvtest_model::{
     kube::{Concrete, Namespace, Operation, Pairs, Request},
-    policy::{CelPolicyException, DeletingPolicy, MatchConstraints},
+    policy::{CelPolicyException, DeletingPolicy, MatchConstraints, PolicyId},
 };
 
 /// A policy that is ready for evaluation.
 #[derive(Debug)]
 pub struct CompiledDeletingPolicy {
-    name: String,
-    kind: &'static str,
-    /// The policy's namespace; empty for one of the whole cluster.
-    namespace: String,
+    identity: Identity,
     /// The constraints with all operations in their rules; excluded rules keep theirs.
     constraints: Option<MatchConstraints>,
     env: Env,
@@ -55,18 +46,9 @@ pub enum Deletion {
 }
 
 impl CompiledDeletingPolicy {
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The kind as objects write it.
-    pub fn kind(&self) -> &'static str {
-        self.kind
-    }
-
-    /// The policy's namespace; empty for one of the whole cluster.
-    pub fn namespace(&self) -> &str {
-        &self.namespace
+    /// The policy's identity. Its namespace is the one as written.
+    pub fn id(&self) -> &PolicyId {
+        &self.identity.id
     }
 
     /// Compiles a policy with those of the exceptions that name it.
@@ -94,19 +76,14 @@ impl CompiledDeletingPolicy {
         env.declare("exceptions", Type::structure("compiler.Exception"));
         let composite = variables(&spec.variables, &mut env)?;
         let conditions = conditions("spec.conditions", &spec.conditions, &env)?;
-        let named = exceptions.into_iter().filter(|exception| {
-            let mut references = exception.policy_refs.iter();
-            references.any(|to| to.name.value == policy.metadata.name.value && to.kind.value == policy.kind())
-        });
+        let named = exceptions.into_iter().filter(|exception| exception.refers_to(policy));
         let exceptions = Exception::compile_all(named, &env)?;
         let mut constraints = spec.match_constraints.clone();
         for rule in constraints.iter_mut().flat_map(|block| &mut block.resource_rules) {
             rule.rule.operations = vec!["*".to_owned()];
         }
         Ok(Self {
-            name: policy.metadata.name.value.clone(),
-            kind: policy.kind(),
-            namespace: policy.namespace().to_owned(),
+            identity: Identity::of(policy),
             constraints,
             env,
             slots,
@@ -137,27 +114,14 @@ impl CompiledDeletingPolicy {
     /// # Errors
     /// The errors of the conditions, joined.
     pub fn evaluate(&self, object: Value<'_>, namespace: Value<'_>, host: &dyn Host) -> Result<Deletion, String> {
-        if self.namespace.is_empty() {
-            self.run(object, namespace, host)
-        } else {
-            self.run(object, namespace, &Wrapped::in_namespace(host, &self.namespace))
-        }
-    }
-
-    fn run(&self, object: Value<'_>, namespace: Value<'_>, host: &dyn Host) -> Result<Deletion, String> {
+        let host: &dyn Host = &self.identity.host(host);
         let scratch = Scratch::new();
         let mut values = self.env.initial_values();
         values[self.slots.object as usize] = Some(Val::from(object));
         values[self.slots.namespace as usize] = Some(Val::from(namespace));
         values[self.slots.variables as usize] = Some(Val::Variables);
         let lazy = self.composite.bind(&scratch, &values, host);
-        let run = Run {
-            ignores_errors: false,
-            values: &values,
-            variables: Some(&lazy),
-            scratch: &scratch,
-            host,
-        };
+        let run = Run::new(&values, &scratch, host).with_variables(&lazy);
         let mut exempt = Vec::new();
         for exception in &self.exceptions {
             match run.matches(exception.conditions()) {

@@ -84,14 +84,14 @@ impl Actions {
 
     /// The same with an action of the rule itself.
     #[must_use]
-    pub fn with_action(mut self, action: Option<FailureAction>) -> Self {
+    pub(crate) fn with_action(mut self, action: Option<FailureAction>) -> Self {
         self.rule = action.or(self.rule);
         self
     }
 
     /// What the status of a `verifyImages` rule does to a request: the mutating webhook evaluates such rules whatever their
     /// action is (`BlockRequest` of `pkg/utils/engine/response.go` upstream).
-    pub fn effect_of_images<'p>(&'p self, status: Status, facts: &mut impl Facts<'p>) -> Effect {
+    pub(crate) fn effect_of_images<'p>(&'p self, status: Status, facts: &mut impl Facts<'p>) -> Effect {
         match status {
             Status::Fail if self.denies(facts) => Effect::Deny,
             Status::Error if self.fails_on_errors => Effect::Deny,

@@ -12,12 +12,9 @@ pub(crate) mod object;
 mod rule;
 
 pub use apply::GenerateError;
-pub use rule::{CloneList, GenerateRule};
-
-use std::sync::Arc;
+pub use rule::{CloneList, GenerateBody, GenerateRule};
 
 use crate::{
-    autogen::all_rules,
     classic::{
         context::{Context, Outside},
         rule::{RuleContext, granted, outside, start},
@@ -28,12 +25,12 @@ use crate::{
     input::Input,
     matching::{Selection, applies},
     response::RuleResponse,
+    rule_set::RuleSet,
 };
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::{Data, Document, Value};
 use kyvtest_model::{
     kube::{Concrete, Namespace, Request},
-    policy::{ApplyRules, ClassicPolicy, PolicyKind},
     verdict::{Part, Status, Trace},
 };
 
@@ -101,50 +98,12 @@ pub trait Client {
     fn is_namespaced(&self, api_version: &str, kind: &str) -> bool;
 }
 
-/// A policy with generate rules, ready for evaluation.
-#[derive(Debug)]
-pub struct CompiledGeneration {
-    policy: Arc<ClassicPolicy>,
-    key: String,
-    rules: Vec<GenerateRule>,
-}
+/// A policy with generate rules, ready for evaluation. These rules have no autogen variants.
+pub(crate) type CompiledGeneration = RuleSet<GenerateBody>;
 
 impl CompiledGeneration {
-    /// Prepares a policy; `None` if it has no generate rule. These rules have no autogen variants.
-    pub fn new(policy: &Arc<ClassicPolicy>) -> Option<Self> {
-        let rules: Vec<GenerateRule> = all_rules(policy)
-            .iter()
-            .filter_map(|rule| GenerateRule::new(rule))
-            .collect();
-        (!rules.is_empty()).then(|| Self {
-            policy: Arc::clone(policy),
-            key: policy.key(),
-            rules,
-        })
-    }
-
-    /// The policy as it was read.
-    pub fn policy(&self) -> &Arc<ClassicPolicy> {
-        &self.policy
-    }
-
-    /// The rules, in order.
-    pub fn rules(&self) -> &[GenerateRule] {
-        &self.rules
-    }
-
-    /// The policy's namespace; a Policy without one is in `default`.
-    fn namespace(&self) -> &str {
-        let own = self.policy.metadata.namespace.as_ref();
-        match (own, self.policy.kind) {
-            (Some(namespace), _) => &namespace.value,
-            (None, PolicyKind::Policy) => "default",
-            (None, PolicyKind::ClusterPolicy) => "",
-        }
-    }
-
     /// Returns the sources of each rule's context entries, from the values of the request or from others.
-    pub fn outsides<'a>(
+    pub(crate) fn outsides<'a>(
         &'a self,
         input: &'a Input<'_>,
         values: Option<&'a dyn Values>,
@@ -215,8 +174,7 @@ impl Generation<'_> {
     /// Evaluates exceptions, matching and preconditions. Rules that neither the new nor the old object matches are absent.
     /// `namespace` is the one that exceptions see, which upstream reads once more from the cluster.
     pub fn check(&mut self, exceptions: &[CompiledException], namespace: Option<&Namespace>) -> Vec<Checked> {
-        let one = self.policy.policy.spec.apply_rules.as_ref();
-        let one = one.is_some_and(|apply| apply.value == ApplyRules::One);
+        let one = self.policy.policy.spec.applies_one_rule();
         let mut checked = Vec::new();
         for (index, rule) in self.policy.rules.iter().enumerate() {
             let Some((status, message, keys)) = self.check_rule(index, rule, exceptions, namespace) else {
@@ -240,11 +198,7 @@ impl Generation<'_> {
         exceptions: &[CompiledException],
         namespace: Option<&Namespace>,
     ) -> Option<(Status, String, Vec<String>)> {
-        let selection = Selection {
-            matches: &rule.matches,
-            exclude: rule.exclude.as_ref(),
-            policy_namespace: self.policy.namespace(),
-        };
+        let selection = rule.selection(self.policy.namespace());
         let rule_context = RuleContext {
             policy: &self.policy.key,
             rule: &rule.name,
@@ -282,8 +236,8 @@ impl Generation<'_> {
 
     fn preconditions(&mut self, rule: &GenerateRule) -> Option<(Status, String)> {
         // Upstream only logs that the context cannot be loaded.
-        self.context.load_entries(&rule.entries).ok()?;
-        let Some(conditions) = &rule.preconditions else {
+        self.context.load_entries(&rule.prelude.entries).ok()?;
+        let Some(conditions) = &rule.prelude.preconditions else {
             return Some((Status::Pass, String::new()));
         };
         match evaluate(conditions, &mut self.context) {

@@ -11,23 +11,19 @@ mod evaluate;
 mod placement;
 mod template;
 
-pub use placement::{Placement, as_given, in_cluster};
+pub use placement::in_cluster;
+pub(crate) use placement::{Placement, as_given};
 
 use crate::{
-    cel_policy::{Exception, Slots, is_in_namespace},
+    cel_policy::{Exception, Identity, Slots},
     constraints::applies,
     input::Input,
     response::RuleResponse,
 };
-use kyvtest_cel::{
-    composite::Composite,
-    env::Env,
-    host::{Host, Wrapped},
-    program::Program,
-};
+use kyvtest_cel::{composite::Composite, env::Env, host::Host, program::Program};
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::{
-    policy::MatchConstraints,
+    policy::{MatchConstraints, PolicyId},
     verdict::{Part, Status, Trace},
 };
 use template::Template;
@@ -35,10 +31,7 @@ use template::Template;
 /// A policy that is ready for evaluation.
 #[derive(Debug)]
 pub struct CompiledGeneratingPolicy {
-    name: String,
-    kind: &'static str,
-    /// The policy's namespace; empty for one of the whole cluster.
-    namespace: String,
+    identity: Identity,
     constraints: Option<MatchConstraints>,
     env: Env,
     slots: Slots,
@@ -74,18 +67,9 @@ impl From<RuleResponse> for Generated {
 }
 
 impl CompiledGeneratingPolicy {
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The kind as objects write it.
-    pub fn kind(&self) -> &'static str {
-        self.kind
-    }
-
-    /// The policy's namespace; empty for one of the whole cluster.
-    pub fn namespace(&self) -> &str {
-        &self.namespace
+    /// The policy's identity. Its namespace is the one as written.
+    pub fn id(&self) -> &PolicyId {
+        &self.identity.id
     }
 
     /// Evaluates the policy on a request. `None` if it does not match; without constraints no request does.
@@ -93,10 +77,7 @@ impl CompiledGeneratingPolicy {
         let constraints = self.constraints.as_ref()?;
         let cell = input.request.cell();
         let mut facts = input.cel_facts();
-        if input.lens.namespaced_policies
-            && !self.namespace.is_empty()
-            && !is_in_namespace(&self.namespace, &cell, &mut facts)
-        {
+        if !self.identity.admits(input.lens, &cell, &mut facts) {
             return None;
         }
         match applies(constraints, &cell, &mut facts) {
@@ -104,14 +85,11 @@ impl CompiledGeneratingPolicy {
             Ok(false) => return None,
             Err(error) => {
                 let message = format!("failed to execute matching: {error}");
-                return Some(RuleResponse::new(&self.name, Status::Error, message, Trace::error(Part::Match)).into());
+                return Some(
+                    RuleResponse::new(&self.id().name, Status::Error, message, Trace::error(Part::Match)).into(),
+                );
             }
         }
-        let values = input.policy().values();
-        if self.namespace.is_empty() {
-            evaluate::evaluate(self, values, placement, host)
-        } else {
-            evaluate::evaluate(self, values, placement, &Wrapped::in_namespace(host, &self.namespace))
-        }
+        evaluate::evaluate(self, input.policy().values(), placement, &self.identity.host(host))
     }
 }

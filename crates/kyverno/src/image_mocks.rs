@@ -9,7 +9,8 @@
 mod decode;
 mod identity;
 
-pub use identity::{Identity, Signer, satisfies_attestor, satisfies_entry};
+pub use identity::{Identity, Signer};
+pub(crate) use identity::{satisfies_attestor, satisfies_entry};
 
 use kyvtest_go_compat::{
     text::{image_info::ImageInfo, wildcard},
@@ -74,7 +75,7 @@ impl ImageMock {
     }
 
     /// The digest of a reference that the mock is about: its own, or the stated one.
-    pub fn digest_of(&self, reference: &str) -> Option<String> {
+    pub(crate) fn digest_of(&self, reference: &str) -> Option<String> {
         let own = ImageInfo::parse(reference).map(|info| info.digest).unwrap_or_default();
         if own.is_empty() { self.digest.clone() } else { Some(own) }
     }

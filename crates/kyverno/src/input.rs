@@ -19,7 +19,6 @@ use kyvtest_model::kube::{
 /// A request, its cluster, and the documents that expressions read, built on first use.
 #[derive(Debug)]
 pub struct Input<'r> {
-    /// The request.
     pub request: &'r Request,
     /// The cluster around it.
     pub world: &'r World,
@@ -109,13 +108,13 @@ impl<'r> Input<'r> {
     }
 
     /// Marks the request as converted from another version, which CEL policies see as well.
-    pub fn converted_from(mut self, requested: Arc<Resource>) -> Self {
+    pub(crate) fn converted_from(mut self, requested: Arc<Resource>) -> Self {
         self.requested = Some(requested);
         self
     }
 
     /// The same with what a suite gives to classic rules.
-    pub fn with_values(mut self, values: &'r dyn Values) -> Self {
+    pub(crate) fn with_values(mut self, values: &'r dyn Values) -> Self {
         self.values = Some(values);
         self
     }
@@ -184,14 +183,7 @@ impl<'r> Input<'r> {
     /// The attributes that `authorizer.requestResource` of a classic rule checks: the kind of the request, regardless
     /// of the groups and resources in the expression, see [`super::cel_rule`].
     pub(super) fn resource_attributes(&self) -> Attributes {
-        let resource = &self.request.resource;
-        Attributes {
-            group: resource.group.clone(),
-            resource: resource.plural.clone(),
-            namespace: self.object_namespace().to_owned(),
-            name: self.metadata("name").to_owned(),
-            ..Attributes::default()
-        }
+        self.request.attributes(&self.request.resource)
     }
 
     /// What expressions of a classic rule see: the parent's kind, no subresource, the object's own name.
@@ -307,14 +299,7 @@ impl<'r> Input<'r> {
     /// What `authorizer.requestResource` of a webhook's match condition is about: the request as it was sent.
     pub(super) fn sent_attributes(&self) -> Attributes {
         let resource = self.requested.as_deref().unwrap_or(&self.request.resource);
-        Attributes {
-            group: resource.group.clone(),
-            resource: resource.plural.clone(),
-            subresource: resource.subresource.clone(),
-            namespace: self.request.namespace.clone(),
-            name: self.request.name.clone(),
-            ..Attributes::default()
-        }
+        self.request.attributes(resource)
     }
 
     /// What expressions of a CEL policy see: the request as it was sent, and absent objects as empty maps.

@@ -32,6 +32,7 @@ pub mod offline;
 mod params;
 pub mod refusal;
 pub mod response;
+pub mod rule_set;
 pub mod schedule;
 pub mod select;
 pub mod validating_policy;

@@ -106,6 +106,20 @@ impl Lowered {
         matches!(self.rules, Rules::Validating(_))
     }
 
+    /// The names of the rules as written; a CEL policy has one without a name.
+    pub fn rule_names(&self) -> Vec<&str> {
+        match self.as_classic() {
+            Some(classic) => classic
+                .policy()
+                .spec
+                .rules
+                .iter()
+                .map(|rule| &*rule.name.value)
+                .collect(),
+            None => vec![""],
+        }
+    }
+
     /// The rules of a ClusterPolicy or Policy.
     pub fn as_classic(&self) -> Option<&CompiledClassicPolicy> {
         match &self.rules {

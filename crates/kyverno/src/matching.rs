@@ -101,7 +101,7 @@ pub fn explain<'p>(
 }
 
 /// The filter of a block that selects the requests of a cell: `any[0]`; `all` if it takes all of them.
-pub fn filter_that_applies<'p>(
+pub(crate) fn filter_that_applies<'p>(
     matches: &'p MatchResources,
     cell: &RequestClass<'_>,
     facts: &mut impl Facts<'p>,
@@ -128,7 +128,7 @@ pub fn exempts<'p>(matches: &'p MatchResources, cell: &RequestClass<'_>, facts: 
 }
 
 /// Whether one filter of a `match` block selects the requests of a cell, or one of an `exclude` block.
-pub fn filter_selects<'p>(
+pub(crate) fn filter_selects<'p>(
     filter: &'p ResourceFilter,
     of_exclude: bool,
     cell: &RequestClass<'_>,

@@ -119,14 +119,6 @@ impl MutatingController {
         self.policies.is_empty()
     }
 
-    /// Whether a rule is one of the mutate rules.
-    pub fn has_rule(&self, policy: &PolicyId, rule: &str) -> bool {
-        self.policies.iter().any(|installed| match &installed.body {
-            Body::Rules(rules) => installed.id == *policy && rules.has_rule(rule),
-            Body::Policies(_) => false,
-        })
-    }
-
     /// Sends a request through all webhooks.
     pub fn review(&self, request: &Request, environment: Environment<'_>, complete: Complete<'_>) -> MutationReview {
         let mut review = MutationReview {

@@ -11,24 +11,17 @@ mod evaluate;
 mod patch;
 
 use crate::{
-    cel_policy::{Exception, Slots, is_in_namespace},
+    cel_policy::{Exception, Identity, Slots},
     constraints::applies,
     input::{Documents, Input},
     lens::Route,
     response::RuleResponse,
 };
-use kyvtest_cel::{
-    admission::PatchKind,
-    composite::Composite,
-    env::Env,
-    host::{Host, Wrapped},
-    observe::Place,
-    program::Program,
-};
+use kyvtest_cel::{admission::PatchKind, composite::Composite, env::Env, host::Host, observe::Place, program::Program};
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
     kube::{Concrete, Discovery, GroupVersionKind, Namespace, Operation, Request},
-    policy::{MatchConstraints, MutatingPolicy, MutatingPolicySpec, PolicySpec as _},
+    policy::{MatchConstraints, PolicyId},
     verdict::{Part, Status, Trace},
 };
 use kyvtest_patch::structured::{Atomics, Schema};
@@ -36,10 +29,7 @@ use kyvtest_patch::structured::{Atomics, Schema};
 /// A policy that is ready for evaluation.
 #[derive(Debug)]
 pub struct CompiledMutatingPolicy {
-    name: String,
-    kind: &'static str,
-    /// The policy's namespace; empty for one of the whole cluster.
-    namespace: String,
+    identity: Identity,
     admission: bool,
     mutate_existing: bool,
     atomics: Atomics,
@@ -82,22 +72,13 @@ impl From<RuleResponse> for Evaluated {
 }
 
 impl CompiledMutatingPolicy {
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The kind as objects write it.
-    pub fn kind(&self) -> &'static str {
-        self.kind
-    }
-
-    /// The policy's namespace; empty for one of the whole cluster.
-    pub fn namespace(&self) -> &str {
-        &self.namespace
+    /// The policy's identity. Its namespace is the one as written.
+    pub fn id(&self) -> &PolicyId {
+        &self.identity.id
     }
 
     /// Whether the policy also changes existing objects.
-    pub fn mutates_existing(&self) -> bool {
+    pub(crate) fn mutates_existing(&self) -> bool {
         self.mutate_existing
     }
 
@@ -145,9 +126,7 @@ impl CompiledMutatingPolicy {
         let matched = Input::new(&request, input.world, input.discovery, input.lens);
         let mut facts = matched.cel_facts();
         let cell = request.cell();
-        // A cluster-wide policy has no namespace, although its file may name one.
-        let is_namespaced = self.kind == MutatingPolicySpec::KINDS[1];
-        if input.lens.namespaced_policies && is_namespaced && !is_in_namespace(&self.namespace, &cell, &mut facts) {
+        if !self.identity.admits(input.lens, &cell, &mut facts) {
             return None;
         }
         // Without constraints every request matches.
@@ -188,7 +167,7 @@ impl CompiledMutatingPolicy {
     }
 
     /// Evaluates the policy on an existing object. `trigger` is the request that led to it.
-    pub fn evaluate_target(&self, trigger: &Input<'_>, target: &Request, host: &dyn Host) -> Evaluated {
+    pub(crate) fn evaluate_target(&self, trigger: &Input<'_>, target: &Request, host: &dyn Host) -> Evaluated {
         let Documents { request, .. } = trigger.policy();
         let empty = Document::from(&serde_json::json!({}));
         let values = evaluate::Values {
@@ -203,7 +182,7 @@ impl CompiledMutatingPolicy {
     }
 
     /// Whether an existing object is one of those that the policy changes by its constraints. Operations do not count.
-    pub fn selects_target(&self, target: &Input<'_>) -> bool {
+    pub(crate) fn selects_target(&self, target: &Input<'_>) -> bool {
         let own = self
             .target_constraints
             .as_ref()
@@ -231,21 +210,13 @@ impl CompiledMutatingPolicy {
     ///
     /// # Errors
     /// The message with which upstream ends the run.
-    pub fn selected_targets(&self, trigger: &Document, host: &dyn Host) -> Option<Result<Vec<String>, String>> {
+    pub(crate) fn selected_targets(&self, trigger: &Document, host: &dyn Host) -> Option<Result<Vec<String>, String>> {
         let program = self.target_expression.as_ref()?;
-        Some(self.in_namespace(host, |host| evaluate::targets(self, program, trigger, host)))
+        Some(evaluate::targets(self, program, trigger, &self.identity.host(host)))
     }
 
     fn run(&self, values: evaluate::Values<'_>, purpose: evaluate::Purpose, host: &dyn Host) -> Evaluated {
-        self.in_namespace(host, |host| evaluate::evaluate(self, &values, purpose, host))
-    }
-
-    fn in_namespace<T>(&self, host: &dyn Host, evaluate: impl FnOnce(&dyn Host) -> T) -> T {
-        if self.namespace.is_empty() {
-            evaluate(host)
-        } else {
-            evaluate(&Wrapped::in_namespace(host, &self.namespace))
-        }
+        evaluate::evaluate(self, &values, purpose, &self.identity.host(host))
     }
 }
 
@@ -265,9 +236,4 @@ fn custom_schema(discovery: &Discovery, kind: &GroupVersionKind) -> Option<Schem
         Schema::custom(&kind.api_version(), &kind.kind, schema)
     };
     versions.map(open_api).next()
-}
-
-/// The kind and namespace of a policy in responses.
-fn identity(policy: &MutatingPolicy) -> (&'static str, String) {
-    (policy.kind(), policy.namespace().to_owned())
 }

@@ -40,7 +40,6 @@ pub struct Part {
 pub struct WatchedRule<'p> {
     /// Its name.
     pub rule: &'p str,
-    /// Its programs.
     pub programs: Vec<(Place, &'p Program)>,
     /// Its other parts.
     pub parts: Vec<Part>,

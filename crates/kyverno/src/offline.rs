@@ -30,5 +30,5 @@ pub use case::{Case, CloneSource};
 pub use observed::{CleanupResult, Observed, PolicyResponse, RuleResult, RuleType};
 pub use request::Beside;
 pub use run::{Stage, checks_images, pass, payload_pass, run};
-pub use surroundings::{Given, Surroundings};
+pub use surroundings::Surroundings;
 pub use values::GivenValues;

@@ -24,7 +24,6 @@ use kyvtest_model::{
 pub struct RuleReview {
     /// The webhook's name.
     pub webhook: String,
-    /// The policy.
     pub id: PolicyId,
     /// The policy's name as messages have it.
     pub policy: String,
@@ -35,7 +34,6 @@ pub struct RuleReview {
     pub generated: Vec<Document>,
 }
 
-/// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The HTTP status.
@@ -65,7 +63,7 @@ impl Refusal {
     }
 
     /// The refusal by the API server itself, which cannot evaluate a match condition.
-    pub fn by_condition(request: &Request, error: &str) -> Self {
+    pub(crate) fn by_condition(request: &Request, error: &str) -> Self {
         let resource = &request.resource;
         let group = if resource.group.is_empty() {
             resource.plural.clone()

@@ -96,7 +96,6 @@ pub enum Unsupported {
 }
 
 impl Unsupported {
-    /// The code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Assert => "unsupported-assert",

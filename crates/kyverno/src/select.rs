@@ -33,7 +33,7 @@ pub struct Stages(&'static [Stage]);
 
 impl Stages {
     /// Those of a rule of a ClusterPolicy or Policy.
-    pub const CLASSIC: Self = Self(&[Stage::Preconditions, Stage::Exceptions, Stage::Check]);
+    pub(crate) const CLASSIC: Self = Self(&[Stage::Preconditions, Stage::Exceptions, Stage::Check]);
     /// Those of a ValidatingPolicy.
     pub const CEL: Self = Self(&[Stage::Exceptions, Stage::Conditions, Stage::Check]);
     const INVALID: Self = Self(&[Stage::InvalidSelector]);
@@ -81,7 +81,6 @@ pub struct Step<'p> {
     pub exceptions: Vec<&'p CompiledException>,
     /// What a violation does.
     pub fail: Effect,
-    /// What an error does.
     pub error: Effect,
     stages: Stages,
 }
@@ -131,7 +130,7 @@ impl<'p> Step<'p> {
     }
 
     /// Whether anything is evaluated.
-    pub const fn is_evaluated(&self) -> bool {
+    pub(crate) const fn is_evaluated(&self) -> bool {
         !matches!(self.selected, Selected::No(_))
     }
 

@@ -8,8 +8,8 @@ mod compile;
 mod evaluate;
 
 use super::{
-    cel_policy::{Exception, Slots, Validation, is_in_namespace},
-    constraints::{InvalidSelector, applies},
+    cel_policy::{Exception, Identity, Slots, Validation},
+    constraints::applies,
     input::Input,
     lens::Lens,
     response::RuleResponse,
@@ -24,16 +24,14 @@ use kyvtest_cel::{
 };
 use kyvtest_go_compat::value::Value;
 use kyvtest_model::{
-    kube::{Facts, RequestClass},
+    kube::{Facts, InvalidSelector, RequestClass},
     policy::{MatchConstraints, Mode, ValidationAction},
     verdict::{Effect, Part, Status, Trace},
 };
 
 #[derive(Debug)]
 pub struct CompiledValidatingPolicy {
-    name: String,
-    /// The policy's namespace; `None` for one of the whole cluster.
-    namespace: Option<String>,
+    identity: Identity,
     mode: Mode,
     admission: bool,
     scored: bool,
@@ -61,7 +59,7 @@ pub enum PolicyResult {
 impl CompiledValidatingPolicy {
     /// The policy's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.identity.id.name
     }
 
     /// The kind of input that it looks at.
@@ -125,10 +123,7 @@ impl CompiledValidatingPolicy {
         if lens.admission_switch && !self.admission || self.mode == Mode::Json {
             return Step::unselected(number, Part::Match);
         }
-        if let Some(namespace) = self.namespace.as_deref()
-            && lens.namespaced_policies
-            && !is_in_namespace(namespace, cell, facts)
-        {
+        if !self.identity.admits(lens, cell, facts) {
             return Step::unselected(number, Part::Namespace);
         }
         let Some(constraints) = &self.constraints else {
@@ -161,18 +156,13 @@ impl CompiledValidatingPolicy {
     }
 
     /// Answers about a payload: only `object` has a value.
-    pub fn decide_payload(&self, payload: Value<'_>, host: &dyn Host) -> RuleResponse {
+    pub(crate) fn decide_payload(&self, payload: Value<'_>, host: &dyn Host) -> RuleResponse {
         self.evaluate([payload, Value::Null, Value::Null, Value::Null], host)
     }
 
     fn evaluate(&self, documents: [Value<'_>; 4], host: &dyn Host) -> RuleResponse {
-        let response = match &self.namespace {
-            Some(namespace) => {
-                let host = Wrapped::in_namespace(host, namespace);
-                evaluate::evaluate(self, documents, &host)
-            }
-            None => evaluate::evaluate(self, documents, host),
-        };
+        let host = Wrapped::in_namespace(host, self.identity.confined_to());
+        let response = evaluate::evaluate(self, documents, &host);
         self.with_effect(response)
     }
 

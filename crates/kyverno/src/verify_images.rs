@@ -17,23 +17,20 @@ pub use metadata::Metadata;
 use std::sync::Arc;
 
 use crate::{
-    autogen::all_rules,
     classic::{
-        condition::Conditions,
-        context::{Context, Entry, Outside},
-        rule::{RuleContext, granted, start},
-        validation::{conditions_of, entries_of},
-        validator::unmet,
+        context::{Context, Outside},
+        rule::{RuleContext, RuleResult, granted, lifted_by, start},
     },
     exception::CompiledException,
     input::Input,
-    matching::{Selection, applies},
+    matching::applies,
     response::{RegistryUse, RuleResponse},
+    rule_set::{PreparedRule, RuleBody, RuleSet},
 };
 use extract::{Extractors, FoundImage};
 use kyvtest_go_compat::value::{Data, Value};
 use kyvtest_model::{
-    policy::{ClassicPolicy, MatchResources, PolicyKind, Rule},
+    policy::Rule,
     verdict::{Part, Status, Trace},
 };
 
@@ -158,29 +155,20 @@ fn replace(value: &mut Data, pointer: &[String], text: &str) {
 }
 
 /// The result of a rule.
-pub type ImageResult = (ImageRuleType, RuleResponse);
+pub(crate) type ImageResult = (ImageRuleType, RuleResponse);
 
 /// A policy with `verifyImages` rules, ready for evaluation.
-#[derive(Debug)]
-pub struct CompiledImageRules {
-    policy: Arc<ClassicPolicy>,
-    key: String,
-    rules: Vec<ImageRule>,
-}
+pub(crate) type CompiledImageRules = RuleSet<ImageBody>;
 
-/// A `verifyImages` rule.
+/// The `verifyImages` block of a rule.
 #[derive(Debug)]
-struct ImageRule {
-    name: String,
-    matches: MatchResources,
-    exclude: Option<MatchResources>,
-    entries: Vec<Entry>,
-    preconditions: Option<Conditions>,
-    properties: Vec<(String, String)>,
+pub struct ImageBody {
     extractors: Option<Extractors>,
     /// The entries of `verifyImages`.
     verify: Vec<Data>,
 }
+
+type ImageRule = PreparedRule<ImageBody>;
 
 fn flag(entry: &Data, name: &str) -> bool {
     !matches!(entry.get(name), Some(Data::Bool(false)))
@@ -204,63 +192,31 @@ fn references(entry: &Data) -> Vec<String> {
     references
 }
 
-impl ImageRule {
-    fn new(rule: &Rule) -> Option<Self> {
+impl RuleBody for ImageBody {
+    fn read(rule: &Rule) -> Option<Self> {
         let block = rule.verify_images.as_ref()?.document();
         let verify = Data::from(block.root());
         let verify = verify.as_list().filter(|list| !list.is_empty())?.to_vec();
         let extractors = rule.image_extractors.as_ref();
         Some(Self {
-            name: rule.name.value.clone(),
-            matches: rule.matches.clone(),
-            exclude: rule.exclude.clone(),
-            entries: entries_of(rule.context.as_ref()),
-            preconditions: conditions_of(rule.preconditions.as_ref()),
-            properties: rule.properties(),
             extractors: extractors.map(|part| Extractors::read(&Data::from(part.document().root()))),
             verify,
         })
     }
+}
 
+impl ImageRule {
     /// Whether the rule checks digests or verified images after the verification.
     fn has_checks(&self) -> bool {
-        let mut entries = self.verify.iter();
+        let mut entries = self.body.verify.iter();
         entries.any(|entry| flag(entry, "verifyDigest") || flag(entry, "required"))
     }
 }
 
 impl CompiledImageRules {
-    /// Prepares a policy and the rules generated from it; `None` if no rule verifies images.
-    pub fn new(policy: &Arc<ClassicPolicy>) -> Option<Self> {
-        let rules: Vec<ImageRule> = all_rules(policy)
-            .iter()
-            .filter_map(|rule| ImageRule::new(rule))
-            .collect();
-        (!rules.is_empty()).then(|| Self {
-            policy: Arc::clone(policy),
-            key: policy.key(),
-            rules,
-        })
-    }
-
-    /// The policy as it was read.
-    pub fn policy(&self) -> &Arc<ClassicPolicy> {
-        &self.policy
-    }
-
     /// Whether a rule checks digests or verified images.
     pub fn has_checks(&self) -> bool {
         self.rules.iter().any(ImageRule::has_checks)
-    }
-
-    /// The policy's namespace; a Policy without one is in `default`.
-    fn namespace(&self) -> &str {
-        let own = self.policy.metadata.namespace.as_ref();
-        match (own, self.policy.kind) {
-            (Some(namespace), _) => &namespace.value,
-            (None, PolicyKind::Policy) => "default",
-            (None, PolicyKind::ClusterPolicy) => "",
-        }
     }
 
     /// Verifies the images of a request, and notes what became of them.
@@ -351,20 +307,16 @@ impl Evaluation<'_> {
         process: impl FnOnce(&mut Context<'_>, &[FoundImage], &[FoundImage]) -> Vec<ImageResult>,
     ) -> Result<Vec<ImageResult>, String> {
         let rule = self.rule;
-        let selection = Selection {
-            matches: &rule.matches,
-            exclude: rule.exclude.as_ref(),
-            policy_namespace: self.policy.namespace(),
-        };
+        let selection = rule.selection(self.policy.namespace());
         let (mut context, new, _) = start(self.input, &self.policy.key, outside);
         let cell = self.input.request.cell();
         if new.is_null() || !applies(selection, &cell, &mut self.input.facts()) {
             return Ok(Vec::new());
         }
         let failed = |text: String| vec![(self.default_type, self.respond(Status::Error, text))];
-        let all = match extract::images(&new, rule.extractors.as_ref())? {
+        let all = match extract::images(&new, rule.body.extractors.as_ref())? {
             Ok(all) => all,
-            Err(error) if rule.extractors.is_some() => {
+            Err(error) if rule.body.extractors.is_some() => {
                 return Ok(failed(format!(
                     "failed to instantiate handler: failed to extract images: {error}"
                 )));
@@ -376,10 +328,7 @@ impl Evaluation<'_> {
         if images.is_empty() {
             return Ok(Vec::new());
         }
-        if let Err(error) = context.load_entries(&rule.entries) {
-            return Ok(failed(format!("failed to load context: {error}")));
-        }
-        if let Some((status, message)) = unmet(rule.preconditions.as_ref(), &mut context) {
+        if let Some((status, message)) = rule.prelude.unmet(&mut context) {
             return Ok(vec![(self.default_type, self.respond(status, message))]);
         }
         let rule_context = RuleContext {
@@ -390,11 +339,13 @@ impl Evaluation<'_> {
         };
         let exempt = granted(&mut context, &cell, &mut self.input.facts(), rule_context);
         if !exempt.is_empty() {
-            let keys: Vec<String> = exempt.iter().map(|exception| exception.key().to_owned()).collect();
-            // Upstream puts nothing between the two.
-            let message = format!("rule is skipped due to policy exceptions{}", keys.join(", "));
-            let mut response = self.respond(Status::Skip, message);
-            response.exceptions = keys;
+            let RuleResult {
+                status,
+                message,
+                exceptions,
+            } = lifted_by(&exempt);
+            let mut response = self.respond(status, message);
+            response.exceptions = exceptions;
             return Ok(vec![(self.exception_type, response)]);
         }
         Ok(process(&mut context, &images, &all))
@@ -404,7 +355,7 @@ impl Evaluation<'_> {
     fn matching(&self, all: &[FoundImage]) -> Vec<FoundImage> {
         let mut images = Vec::new();
         for image in all {
-            let entries = self.rule.verify.iter();
+            let entries = self.rule.body.verify.iter();
             let count = entries
                 .filter(|entry| refers(&references(entry), &image.reference))
                 .count();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kyvtest_cel::host::Mocks;
 use kyvtest_go_compat::{text::time::Timestamp, value::Document};
 use kyvtest_kyverno::{
-    classic::context::SuiteSources,
+    classic::context::{Given, SuiteSources},
     cleanup_policy::CompiledCleanupPolicy,
     deleting_policy::{CompiledDeletingPolicy, Deletion},
 };
@@ -355,10 +355,7 @@ impl Comparison<'_> {
             host: &self.mocks,
             values: Vec::new(),
             namespace: self.namespace.as_deref().unwrap_or_default(),
-            api_calls: false,
-            global_context: false,
-            cluster: false,
-            images: false,
+            given: Given::default(),
         };
         self.old.deletes(request, namespace, &outside) == Ok(Some(true))
     }

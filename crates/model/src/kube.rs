@@ -41,5 +41,5 @@ pub use rbac::{Binding, Roles};
 pub use request::{Request, UserInfo};
 pub use request_class::{RequestClass, Side};
 pub use rules::{ResourcePattern, RuleWithOperations, Scope};
-pub use selector::{Expression, LabelSelector, Operator, Requirement, requirement_error};
+pub use selector::{Expression, InvalidSelector, LabelSelector, Operator, Requirement, requirement_error};
 pub use world::{NAME_LABEL, Namespace, World, with_name_label};

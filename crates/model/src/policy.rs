@@ -57,7 +57,7 @@ pub use kyvtest_pattern::{Anchor, AnchorKind};
 pub use load::{Dropped, Loaded, Purpose, Refusal, Refused, load};
 pub use located::place;
 pub use located::{Expression, Origin, Spanned, Subtree, Text};
-pub use match_constraints::{MatchConstraints, MatchPolicy, NamedRule, POD_CONTROLLERS};
+pub use match_constraints::{MatchConstraints, MatchPolicy, NamedRule};
 pub use match_resources::{MatchResources, ResourceDescription, ResourceFilter, Subject, SubjectPattern, UserFilter};
 pub use match_write::write_selector;
 pub use mutating::{MutatingEvaluation, MutatingPolicy, MutatingPolicySpec, Mutation, TargetMatchConstraints};

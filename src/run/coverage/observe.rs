@@ -150,17 +150,7 @@ fn kyverno(
 ) {
     let responses = engines.kyverno(policy, request, suite_request.resource, host);
     let answers: Vec<_> = responses.into_iter().flat_map(|response| response.rules).collect();
-    let rules = match policy.as_classic() {
-        Some(classic) => classic
-            .policy()
-            .spec
-            .rules
-            .iter()
-            .map(|rule| &*rule.name.value)
-            .collect(),
-        None => vec![""],
-    };
-    watch.answers(policy.id(), rules.into_iter(), &answers);
+    watch.answers(policy.id(), policy.rule_names().into_iter(), &answers);
     if policy.is_for_payloads() {
         return;
     }

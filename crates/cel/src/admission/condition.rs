@@ -16,15 +16,15 @@ use crate::{
 /// The cost budget of all validations of a policy for one parameter.
 ///
 /// Upstream: `k8s.io/apiserver/pkg/apis/cel/config.go` `RuntimeCELCostBudget`.
-pub const RUNTIME_BUDGET: u64 = 10_000_000;
+pub(crate) const RUNTIME_BUDGET: u64 = 10_000_000;
 
 /// The cost budget of all match conditions.
 ///
 /// Upstream: `k8s.io/apiserver/pkg/apis/cel/config.go` `RuntimeCELCostBudgetMatchConditions`.
-pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
+pub(crate) const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
 
 /// The API server's message for an exhausted budget.
-pub const OUT_OF_BUDGET: &str =
+pub(crate) const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// The types that the result of an expression may have.

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Declares `cel.@mapInsert`, with which maps are built.
-pub fn declare_two_variables(library: &mut Library) {
+pub(crate) fn declare_two_variables(library: &mut Library) {
     let map = || Type::map(A, B);
     library.add(
         "cel.@mapInsert",
@@ -26,7 +26,7 @@ pub fn declare_two_variables(library: &mut Library) {
 }
 
 /// Declares `cel.@block`, which expressions cannot contain; only an optimiser produces it.
-pub fn declare_bindings(library: &mut Library) {
+pub(crate) fn declare_bindings(library: &mut Library) {
     library.add("cel.@block", [global("cel_block_list", &[Type::list(Type::Dyn), A], A)]);
 }
 

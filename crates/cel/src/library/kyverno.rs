@@ -79,7 +79,7 @@ pub fn declare(library: &mut Library, scope: PolicyScope, policy: PolicyLibrarie
 }
 
 /// Declares `orValue` for any receiver.
-pub fn declare_or_value(library: &mut Library) {
+pub(crate) fn declare_or_value(library: &mut Library) {
     or_value::declare(library);
 }
 

@@ -5,13 +5,13 @@
 use crate::{ops, val::Val};
 
 /// The cost of visiting one character of a string.
-pub const STRING_TRAVERSAL: f64 = 0.1;
+pub(crate) const STRING_TRAVERSAL: f64 = 0.1;
 /// The cost of one character of a regular expression.
-pub const REGEX_LENGTH: f64 = 0.25;
+pub(crate) const REGEX_LENGTH: f64 = 0.25;
 /// The cost of creating a list.
-pub const LIST_BASE: u64 = 10;
+pub(crate) const LIST_BASE: u64 = 10;
 /// The base cost of a call.
-pub const CALL: u64 = 1;
+pub(crate) const CALL: u64 = 1;
 
 /// The size of a value: code points, bytes, elements, entries; 1 if it has no size.
 pub fn size(value: &Val<'_>) -> u64 {

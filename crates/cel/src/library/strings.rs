@@ -7,7 +7,7 @@ mod format;
 mod format_classic;
 mod format_spec;
 
-pub use check::{FormatArgument, check_format_literal};
+pub(crate) use check::{FormatArgument, check_format_literal};
 
 use self::format::{Failure, Style, interpolate};
 use crate::{

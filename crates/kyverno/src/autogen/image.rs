@@ -11,7 +11,7 @@ use kyvtest_go_compat::yaml::Edited;
 use kyvtest_model::policy::{ImageValidatingPolicy, ImageValidatingPolicySpec, MatchConstraints};
 
 /// The policies that are generated from a policy: that for CronJobs, then that for the others. Upstream's order is random.
-pub fn image_variants(policy: &ImageValidatingPolicy) -> Vec<ImageValidatingPolicy> {
+pub(crate) fn image_variants(policy: &ImageValidatingPolicy) -> Vec<ImageValidatingPolicy> {
     let constraints = policy.spec.match_constraints.as_ref();
     if !constraints.is_some_and(MatchConstraints::is_pods_only) {
         return Vec::new();

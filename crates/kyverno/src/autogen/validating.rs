@@ -11,7 +11,6 @@ use kyvtest_model::policy::{
 /// Which of the two policies that may be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Config {
-    /// For CronJobs.
     Cronjobs,
     /// For the other controllers.
     Defaults,
@@ -44,11 +43,9 @@ impl Config {
 pub struct Target {
     /// The API group.
     pub group: &'static str,
-    /// The version.
     pub version: &'static str,
     /// The plural, by which `controllers` names it.
     pub resource: &'static str,
-    /// The kind.
     pub kind: &'static str,
 }
 

@@ -69,6 +69,28 @@ pub(crate) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// An evaluation without variables, in which errors count.
+    pub(crate) fn new(values: &'a [Option<Val<'a>>], scratch: &'a Scratch, host: &'a dyn Host) -> Self {
+        Self {
+            ignores_errors: false,
+            values,
+            variables: None,
+            scratch,
+            host,
+        }
+    }
+
+    pub(crate) fn ignoring_errors(self, ignores_errors: bool) -> Self {
+        Self { ignores_errors, ..self }
+    }
+
+    pub(crate) fn with_variables(self, variables: &'a dyn Variables<'a>) -> Self {
+        Self {
+            variables: Some(variables),
+            ..self
+        }
+    }
+
     pub(crate) fn value(&self, program: &'a Program) -> Val<'a> {
         let activation = Activation {
             values: self.values,

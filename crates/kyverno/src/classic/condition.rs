@@ -15,9 +15,8 @@ use kyvtest_cel::{
 use kyvtest_go_compat::value::{Data, Value};
 
 /// Replaces variables by their values; returns the resolved value or Kyverno's error.
-pub type Substitute<'s> = dyn FnMut(&Data) -> Result<Data, String> + 's;
+pub(crate) type Substitute<'s> = dyn FnMut(&Data) -> Result<Data, String> + 's;
 
-/// One condition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
     /// What is compared.
@@ -47,7 +46,6 @@ pub enum Conditions {
 /// Whether a block holds, and the messages of what decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionResult {
-    /// Whether it holds.
     pub holds: bool,
     /// The messages, joined.
     pub message: String,
@@ -159,7 +157,7 @@ impl Conditions {
     ///
     /// # Errors
     /// As [`Condition::evaluate`].
-    pub fn evaluate_observed(
+    pub(crate) fn evaluate_observed(
         &self,
         substitute: &mut Substitute<'_>,
         observer: Option<&Observer>,

@@ -16,8 +16,7 @@ pub use entry::{Entry, Source};
 use loader::{Load, Loader};
 use root::Root;
 pub use root::{Part, Start};
-pub(crate) use suite_sources::Place;
-pub use suite_sources::{SuiteSources, global_value};
+pub use suite_sources::{Api, ApiPath, Given, SuiteSources, global_value};
 
 use super::images::images;
 use kyvtest_cel::{
@@ -41,7 +40,6 @@ pub enum QueryError {
     /// The query is not valid JMESPath.
     #[error("incorrect query {query}: {error}")]
     Compile {
-        /// The query.
         query: String,
         /// What is wrong with it.
         error: jmespath::Error,
@@ -52,13 +50,6 @@ pub enum QueryError {
     /// An entry that the query needs could not be loaded.
     #[error("{0}")]
     Load(String),
-}
-
-impl QueryError {
-    /// Whether a key of the query is not there.
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Search(jmespath::Error::NotFound(_)))
-    }
 }
 
 /// The sources of context entries. If a method returns `None`, there is no source: the entry is not loaded, and
@@ -153,7 +144,7 @@ impl<'o> Context<'o> {
     }
 
     /// A context that starts with a document, made when something looks at it.
-    pub fn starting_with(start: &'o dyn Start, outside: &'o dyn Outside) -> Self {
+    pub(crate) fn starting_with(start: &'o dyn Start, outside: &'o dyn Outside) -> Self {
         Self::on(Root::starting_with(start), outside)
     }
 
@@ -171,7 +162,7 @@ impl<'o> Context<'o> {
     }
 
     /// Replaces the sources of context entries, for the next rule of a policy.
-    pub fn set_outside(&mut self, outside: &'o dyn Outside) {
+    pub(crate) fn set_outside(&mut self, outside: &'o dyn Outside) {
         self.outside = outside;
     }
 
@@ -253,17 +244,17 @@ impl<'o> Context<'o> {
     }
 
     /// Sets `request.oldObject`.
-    pub fn add_old_resource(&mut self, resource: impl Into<Part>) {
+    pub(crate) fn add_old_resource(&mut self, resource: impl Into<Part>) {
         self.root.replace_at(&["request", "oldObject"], resource.into());
     }
 
     /// Sets `target`.
-    pub fn set_target_resource(&mut self, resource: impl Into<Part>) {
+    pub(crate) fn set_target_resource(&mut self, resource: impl Into<Part>) {
         self.root.replace_at(&["target"], resource.into());
     }
 
     /// Sets `request.operation`.
-    pub fn add_operation(&mut self, operation: &str) {
+    pub(crate) fn add_operation(&mut self, operation: &str) {
         self.merge_at(&["request", "operation"], Data::from(operation), false);
         operation.clone_into(&mut self.operation);
     }
@@ -274,12 +265,12 @@ impl<'o> Context<'o> {
     }
 
     /// Merges what is known of the user under `request`: `roles`, `clusterRoles`, `userInfo`.
-    pub fn add_user_info(&mut self, info: Data) {
+    pub(crate) fn add_user_info(&mut self, info: Data) {
         self.merge_at(&["request"], info, false);
     }
 
     /// Sets `serviceAccountName` and `serviceAccountNamespace` from a user's name.
-    pub fn add_service_account(&mut self, username: &str) {
+    pub(crate) fn add_service_account(&mut self, username: &str) {
         // Upstream cuts off as many bytes as the prefix has without comparing them.
         let account = username.get("system:serviceaccount:".len()..).unwrap_or_default();
         let mut parts = account.split(':');

@@ -7,39 +7,15 @@ use super::{
     context::{Context, Outside},
     mutation::Mutation,
     mutator::{Mutated, Mutator},
-    rule::{Prelude, RuleContext, RuleResult, granted, lifted_by, start},
+    rule::{RuleContext, RuleResult, granted, lifted_by, start},
     target::{Targets, mutate_targets, success},
-    validator::unmet,
     variables::substitute_all,
 };
-use crate::{input::Input, mutate::MutateResult, response::RuleResponse};
+use crate::{input::Input, mutate::MutateResult, response::RuleResponse, rule_set::PreparedRule};
 use kyvtest_go_compat::value::{Data, Document};
-use kyvtest_model::{
-    policy::Rule,
-    verdict::{Part, Status, Trace},
-};
+use kyvtest_model::verdict::{Part, Status, Trace};
 
-/// A mutate rule, ready for evaluation.
-#[derive(Debug)]
-pub(crate) struct MutateRule {
-    prelude: Prelude,
-    mutation: Mutation,
-}
-
-impl MutateRule {
-    /// Reads a rule; `None` if it does not mutate.
-    pub(crate) fn new(rule: &Rule) -> Option<Self> {
-        Some(Self {
-            mutation: Mutation::new(rule)?,
-            prelude: Prelude::new(rule),
-        })
-    }
-
-    /// Whether the rule changes existing objects.
-    pub(crate) fn has_targets(&self) -> bool {
-        self.mutation.has_targets()
-    }
-}
+pub(crate) type MutateRule = PreparedRule<Mutation>;
 
 /// What a rule did.
 pub(crate) struct RuleOutcome {
@@ -95,16 +71,11 @@ impl<'d> RuleMutator<'d> {
         resource: &Document,
         targets: Option<&dyn Targets>,
     ) -> RuleOutcome {
-        let Prelude { entries, preconditions } = &rule.prelude;
         let name = rule_context.rule;
-        if let Err(error) = self.context.load_entries(entries) {
-            let result = (Status::Error, format!("failed to load context: {error}")).into();
-            return unchanged(name, result, Part::Precondition(0), &rule.mutation.properties);
+        if let Some(result) = rule.prelude.unmet(&mut self.context) {
+            return unchanged(name, result.into(), Part::Precondition(0), &rule.properties);
         }
-        if let Some(result) = unmet(preconditions.as_ref(), &mut self.context) {
-            return unchanged(name, result.into(), Part::Precondition(0), &rule.mutation.properties);
-        }
-        let properties = self.properties(&rule.mutation);
+        let properties = self.properties(&rule.properties);
         let request = self.input.request;
         let lifted = granted(
             &mut self.context,
@@ -115,9 +86,9 @@ impl<'d> RuleMutator<'d> {
         if !lifted.is_empty() {
             return unchanged(name, lifted_by(&lifted), Part::Exception, &properties);
         }
-        if let (true, Some(targets)) = (rule.has_targets(), targets) {
+        if let (true, Some(targets)) = (rule.body.has_targets(), targets) {
             let namespace = rule_context.selection.policy_namespace;
-            let results = mutate_targets(&rule.mutation, &mut self.context, targets, namespace);
+            let results = mutate_targets(&rule.body, &mut self.context, targets, namespace);
             let results = results.into_iter().map(|result| MutateResult {
                 response: RuleResponse {
                     panics: result.panics,
@@ -134,7 +105,7 @@ impl<'d> RuleMutator<'d> {
             context: &mut self.context,
             elements: 0,
         };
-        let (status, message, resource, panics) = match mutator.mutate(&rule.mutation, resource) {
+        let (status, message, resource, panics) = match mutator.mutate(&rule.body, resource) {
             Mutated::Pass(patched) => (Status::Pass, success(patched.root()), Some(patched), false),
             Mutated::Skip(message) => (Status::Skip, message, None, false),
             // The object is lost with the error: Kyverno goes on with an empty one.
@@ -149,22 +120,22 @@ impl<'d> RuleMutator<'d> {
     }
 
     /// The report properties, with variables where all of them have values.
-    fn properties(&mut self, mutation: &Mutation) -> Vec<(String, String)> {
-        if mutation.properties.is_empty() {
+    fn properties(&mut self, properties: &[(String, String)]) -> Vec<(String, String)> {
+        if properties.is_empty() {
             return Vec::new();
         }
-        let written = mutation.properties.iter();
+        let written = properties.iter();
         let written: Data = written
             .map(|(key, value)| (key.as_str().into(), Data::from(value.as_str())))
             .collect();
         let Ok(Data::Map(entries)) = substitute_all(&written, &mut self.context) else {
-            return mutation.properties.clone();
+            return properties.to_vec();
         };
         let texts = entries.iter();
         let texts: Option<Vec<(String, String)>> = texts
             .map(|(key, value)| Some((key.to_string(), value.as_str()?.to_owned())))
             .collect();
-        texts.unwrap_or_else(|| mutation.properties.clone())
+        texts.unwrap_or_else(|| properties.to_vec())
     }
 }
 

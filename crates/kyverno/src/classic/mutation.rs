@@ -4,6 +4,7 @@
 //! `foreach` is kept as a whole, because Kyverno substitutes variables in all of it before it reads the patches.
 
 use super::{condition::Conditions, context::Entry, validation::conditions};
+use crate::rule_set::RuleBody;
 use kyvtest_go_compat::value::{Data, Document, Value};
 use kyvtest_model::policy::Rule;
 
@@ -19,8 +20,6 @@ pub(crate) struct Mutation {
     pub(super) foreach: Option<Vec<MutateLoop>>,
     /// The whole rule, in which the patches are found after substitution.
     pub(super) rule: Data,
-    /// `reportProperties`.
-    pub(super) properties: Vec<(String, String)>,
 }
 
 /// A block of `foreach`.
@@ -46,9 +45,9 @@ pub(super) struct Target {
     pub(super) preconditions: Option<Conditions>,
 }
 
-impl Mutation {
-    /// Reads the block; `None` if the rule has none, or an empty one.
-    pub(crate) fn new(rule: &Rule) -> Option<Self> {
+impl RuleBody for Mutation {
+    /// An empty block counts as none.
+    fn read(rule: &Rule) -> Option<Self> {
         let document = rule.mutate.as_ref()?.document();
         let mutate = document.root();
         if mutate.as_map()?.iter().all(|(_, value)| value.is_null()) {
@@ -59,10 +58,11 @@ impl Mutation {
             targets: list("targets").map(|targets| targets.iter().map(Target::read).collect()),
             foreach: list("foreach").map(|blocks| blocks.iter().map(|block| MutateLoop::read(block, 0)).collect()),
             rule: Data::from(rule.source.document().root()).with_doubles(),
-            properties: rule.properties(),
         })
     }
+}
 
+impl Mutation {
     /// Whether the rule changes existing objects.
     pub(crate) fn has_targets(&self) -> bool {
         self.targets.is_some()

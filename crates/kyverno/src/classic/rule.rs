@@ -9,7 +9,7 @@ pub(crate) use super::mutate_rule::{MutateRule, RuleMutator};
 
 use super::{
     condition::Conditions,
-    context::{Context, Entry, Outside, SuiteSources},
+    context::{Api, Context, Entry, Given, Outside, SuiteSources},
     observe::Parts,
     pod_security::{Exclusion, PodSecurity},
     validation::{Validation, conditions_of, entries_of},
@@ -33,11 +33,19 @@ use kyvtest_model::{
 /// What comes before the check of any rule that validates.
 #[derive(Debug)]
 pub(crate) struct Prelude {
-    pub(super) entries: Vec<Entry>,
-    pub(super) preconditions: Option<Conditions>,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) preconditions: Option<Conditions>,
 }
 
 impl Prelude {
+    /// Loads the context and evaluates the preconditions. Returns a result if the rule ends there.
+    pub(crate) fn unmet(&self, context: &mut Context<'_>) -> Option<ValidatorResult> {
+        if let Err(error) = context.load_entries(&self.entries) {
+            return Some((Status::Error, format!("failed to load context: {error}")));
+        }
+        unmet(self.preconditions.as_ref(), context)
+    }
+
     /// Reads it from a rule.
     pub(crate) fn new(rule: &Rule) -> Self {
         Self {
@@ -150,7 +158,6 @@ pub(crate) struct RuleContext<'a> {
     pub rule: &'a str,
     /// What it is about.
     pub selection: Selection<'a>,
-    /// The exceptions there are.
     pub exceptions: &'a [CompiledException],
 }
 
@@ -169,10 +176,13 @@ pub(crate) fn outside<'a>(
             host,
             values: Vec::new(),
             namespace,
-            api_calls: host.answers_calls(),
-            global_context: true,
-            cluster: true,
-            images: true,
+            given: Given {
+                cluster: true,
+                api_calls: host.answers_calls(),
+                global_context: true,
+                images: true,
+                api: Api::Server,
+            },
         }),
     }
 }
@@ -237,10 +247,7 @@ impl<'d> Driver<'d> {
 
     /// Loads the context and evaluates the preconditions. Returns a result if the rule ends there.
     pub(crate) fn prepare(&mut self, prelude: &Prelude) -> Option<RuleResult> {
-        if let Err(error) = self.context.load_entries(&prelude.entries) {
-            return Some((Status::Error, format!("failed to load context: {error}")).into());
-        }
-        unmet(prelude.preconditions.as_ref(), &mut self.context).map(RuleResult::from)
+        prelude.unmet(&mut self.context).map(RuleResult::from)
     }
 
     /// Those of the exceptions that match whose conditions hold.

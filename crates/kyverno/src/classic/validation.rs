@@ -14,13 +14,10 @@ use kyvtest_model::policy::{Subtree, Validate};
 pub(super) struct Validation {
     /// Context entries; those of a rule are loaded before.
     pub(super) entries: Vec<Entry>,
-    /// Preconditions.
     pub(super) preconditions: Option<Conditions>,
-    /// The check.
     pub(super) check: Check,
 }
 
-/// A check.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Check {
     /// Denied where the conditions hold; without any, always.

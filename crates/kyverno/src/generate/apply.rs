@@ -8,9 +8,11 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use super::{
     Client, ClientError, Generation, ObjectRef,
     object::{group_version, kind, labels, remove, set, set_labels, set_metadata, text},
-    rule::{Body, GenerateRule, Loop},
+    rule::{GenerateRule, Loop, Objects},
 };
-use crate::classic::{condition::Conditions, context::Entry, pattern, validator::evaluate, variables::substitute_all};
+use crate::classic::{
+    condition::Conditions, context::Entry, pattern, rule::Prelude, validator::evaluate, variables::substitute_all,
+};
 use kyvtest_go_compat::value::{Data, Document};
 use kyvtest_model::policy::split_kind;
 
@@ -81,16 +83,16 @@ impl Generation<'_> {
             return Ok(Vec::new());
         };
         self.context.set_outside(&*self.second[index]);
-        if let Err(error) = self.context.load_entries(&rule.entries) {
+        if let Err(error) = self.context.load_entries(&rule.prelude.entries) {
             return failed(format!("failed to load rule level context: {error}"));
         }
         let mut targets = Vec::new();
-        let generated = match &rule.body {
-            Body::Once(pattern) => {
-                let conditions = rule.preconditions.as_ref();
-                self.generate(rule, (&rule.entries, conditions, pattern), client, &mut targets)
+        let generated = match &rule.body.objects {
+            Objects::Once(pattern) => {
+                let Prelude { entries, preconditions } = &rule.prelude;
+                self.generate(rule, (entries, preconditions.as_ref(), pattern), client, &mut targets)
             }
-            Body::Foreach(loops) => self.foreach(rule, loops, client, &mut targets),
+            Objects::Foreach(loops) => self.foreach(rule, loops, client, &mut targets),
         };
         match generated {
             Ok(()) => {}
@@ -218,7 +220,7 @@ impl Generation<'_> {
         created: &mut Vec<ObjectRef>,
     ) -> Result<(), GenerateError> {
         // All actions are decided before the first object is written.
-        for (target, action) in pattern.actions(rule.synchronize, client)? {
+        for (target, action) in pattern.actions(rule.body.synchronize, client)? {
             let action = action?;
             let (object, is_new) = match action {
                 Action::Skip => continue,
@@ -296,7 +298,7 @@ fn update(
     set_metadata(&mut object, "namespace", &place.namespace);
     // Upstream compares both as patterns and does not update an equal object.
     let same = |a: &Data, b: &Data| pattern::match_pattern(a, b).is_ok();
-    if rule.synchronize && !(same(&existing, &object) && same(&object, &existing)) {
+    if rule.body.synchronize && !(same(&existing, &object) && same(&object, &existing)) {
         client.update(&place, object)?;
     }
     Ok(false)

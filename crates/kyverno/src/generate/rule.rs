@@ -2,30 +2,25 @@
 //!
 //! Upstream counterpart: `Generation`, `GeneratePattern` and `ForEachGeneration` of `api/kyverno/v1/common_types.go` (1.19).
 
-use crate::classic::{
-    condition::Conditions,
-    context::Entry,
-    validation::{conditions, conditions_of, entries_of},
+use crate::{
+    classic::{condition::Conditions, context::Entry, validation::conditions},
+    rule_set::{PreparedRule, RuleBody},
 };
 use kyvtest_go_compat::value::{Data, List, Value};
-use kyvtest_model::policy::{MatchResources, Rule};
+use kyvtest_model::policy::Rule;
 
-/// A generate rule, ready for evaluation.
+/// The `generate` block of a rule.
 #[derive(Debug)]
-pub struct GenerateRule {
-    pub name: String,
-    pub(super) matches: MatchResources,
-    pub(super) exclude: Option<MatchResources>,
-    pub(super) entries: Vec<Entry>,
-    pub(super) preconditions: Option<Conditions>,
-    pub(super) properties: Vec<(String, String)>,
+pub struct GenerateBody {
     pub(super) synchronize: bool,
-    pub(super) body: Body,
+    pub(super) objects: Objects,
 }
+
+pub type GenerateRule = PreparedRule<GenerateBody>;
 
 /// What a rule generates.
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum Objects {
     Once(Data),
     Foreach(Vec<Loop>),
 }
@@ -56,45 +51,42 @@ fn pattern(value: Value<'_>) -> Data {
     parts.collect()
 }
 
-impl GenerateRule {
-    /// Reads a rule; `None` if it does not generate.
-    pub(super) fn new(rule: &Rule) -> Option<Self> {
+impl RuleBody for GenerateBody {
+    fn read(rule: &Rule) -> Option<Self> {
         let generate = rule.generate.as_ref()?.document();
         let root = generate.root();
         root.as_map()?;
-        let body = match root.get("foreach").filter(|foreach| !foreach.is_null()) {
+        let objects = match root.get("foreach").filter(|foreach| !foreach.is_null()) {
             Some(foreach) => {
                 let loops = foreach.as_list().into_iter().flat_map(List::iter);
-                Body::Foreach(loops.map(Loop::read).collect())
+                Objects::Foreach(loops.map(Loop::read).collect())
             }
-            None => Body::Once(pattern(root)),
+            None => Objects::Once(pattern(root)),
         };
         Some(Self {
-            name: rule.name.value.clone(),
-            matches: rule.matches.clone(),
-            exclude: rule.exclude.clone(),
-            entries: entries_of(rule.context.as_ref()),
-            preconditions: conditions_of(rule.preconditions.as_ref()),
-            properties: rule.properties(),
             synchronize: root.get("synchronize").and_then(Value::as_bool) == Some(true),
-            body,
+            objects,
         })
     }
+}
 
+impl GenerateRule {
     /// Whether the rule copies an object, `clone` not being empty.
     pub fn clones(&self) -> bool {
-        match &self.body {
-            Body::Once(pattern) => pattern
+        match &self.body.objects {
+            Objects::Once(pattern) => pattern
                 .get("clone")
                 .and_then(Data::as_map)
                 .is_some_and(|clone| !clone.is_empty()),
-            Body::Foreach(_) => false,
+            Objects::Foreach(_) => false,
         }
     }
 
     /// The kinds of `cloneList`; `None` if there are none.
-    pub fn clone_list(&self) -> Option<CloneList> {
-        let Body::Once(pattern) = &self.body else { return None };
+    pub(crate) fn clone_list(&self) -> Option<CloneList> {
+        let Objects::Once(pattern) = &self.body.objects else {
+            return None;
+        };
         let kinds = pattern.at(&["cloneList", "kinds"]).and_then(Data::as_list)?;
         let kinds: Vec<String> = kinds
             .iter()

@@ -2,7 +2,7 @@
 
 use super::{CompiledGeneratingPolicy, Entry, template::Template};
 use crate::cel_policy::{
-    CompileErrors, Exception, FieldError, Problem,
+    CompileErrors, Exception, FieldError, Identity, Problem,
     compile::{Output, audit_annotations, compile, conditions, declare, variables},
 };
 use kyvtest_cel::{env::Env, profile::Profile};
@@ -41,9 +41,7 @@ impl CompiledGeneratingPolicy {
         let audit_annotations = audit_annotations(&spec.audit_annotations, &env)?;
         let exceptions = Exception::compile_all(exceptions, &env)?;
         Ok(Self {
-            name: policy.metadata.name.value.clone(),
-            kind: policy.kind(),
-            namespace: policy.namespace().to_owned(),
+            identity: Identity::of(policy),
             constraints: spec.match_constraints.clone(),
             env,
             slots,

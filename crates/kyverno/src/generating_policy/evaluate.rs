@@ -39,11 +39,11 @@ pub(super) fn evaluate(
         Outcome::Response(response) => Some(response.into()),
         Outcome::Failed(part, error) => {
             let message = format!("failed to evaluate policy: {error}");
-            Some(RuleResponse::new(&policy.name, Status::Error, message, Trace::error(part)).into())
+            Some(RuleResponse::new(&policy.id().name, Status::Error, message, Trace::error(part)).into())
         }
         Outcome::Passed(properties) => {
             let message = "policy evaluated successfully";
-            let mut response = RuleResponse::new(&policy.name, Status::Pass, message, Trace::of(Part::All));
+            let mut response = RuleResponse::new(&policy.id().name, Status::Pass, message, Trace::of(Part::All));
             response.properties = properties;
             let objects = generated.take();
             Some(Generated {
@@ -67,13 +67,7 @@ fn run(policy: &CompiledGeneratingPolicy, given: [Value<'_>; 4], host: &dyn Host
     let slots = policy.slots;
     let mut values = slots.bind(&policy.env, given);
     let first = context.bump().alloc_slice_copy(&values);
-    let before = Run {
-        ignores_errors: false,
-        values: first,
-        variables: None,
-        scratch: &scratch,
-        host,
-    };
+    let before = Run::new(first, &scratch, host);
     let (images, allowed) = match before.exceptions(&policy.exceptions) {
         Ok(Granted::Full(exceptions)) => return Outcome::Response(excepted(&exceptions)),
         Ok(Granted::Partly { images, values }) => (images, values),
@@ -130,13 +124,14 @@ fn apply<'a>(
     let mut groups: Vec<(String, Vec<Document>)> = Vec::new();
     for object in objects {
         let mut namespace = text(&object, &["metadata", "namespace"]).to_owned();
-        if !policy.namespace.is_empty() {
+        let own = &policy.id().namespace;
+        if !own.is_empty() {
             if namespace.is_empty() {
-                namespace.clone_from(&policy.namespace);
-            } else if namespace != policy.namespace {
+                namespace.clone_from(own);
+            } else if namespace != *own {
                 return Err(format!(
                     "cross-namespace generation denied: a policy in namespace {} cannot generate resources into namespace {}",
-                    quote(&policy.namespace),
+                    quote(own),
                     quote(&namespace)
                 ));
             }

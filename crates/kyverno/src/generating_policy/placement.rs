@@ -6,13 +6,13 @@ use crate::generate::object::{remove, set_metadata, text};
 use kyvtest_go_compat::value::Data;
 
 /// Turns the objects of one call into those that are generated, given the namespace of the call.
-pub type Placement<'p> = dyn Fn(&str, Vec<Data>) -> Result<Vec<Data>, String> + 'p;
+pub(crate) type Placement<'p> = dyn Fn(&str, Vec<Data>) -> Result<Vec<Data>, String> + 'p;
 
 /// Sets the namespace and leaves everything else alone, as `kyverno test` does without cluster resources.
 ///
 /// # Errors
 /// If an item of a list is not an object.
-pub fn as_given(namespace: &str, objects: Vec<Data>) -> Result<Vec<Data>, String> {
+pub(crate) fn as_given(namespace: &str, objects: Vec<Data>) -> Result<Vec<Data>, String> {
     let mut placed = items(objects)?;
     for object in &mut placed {
         set_metadata(object, "namespace", namespace);

@@ -242,12 +242,12 @@ impl Pattern {
 ///
 /// # Errors
 /// Upstream's text, or the words with which cosign begins its own.
-pub fn satisfies_entry(entry: &Data, annotations: Option<&Data>, signers: &[Signer]) -> Result<(), String> {
+pub(crate) fn satisfies_entry(entry: &Data, annotations: Option<&Data>, signers: &[Signer]) -> Result<(), String> {
     satisfies(&Accepts::of_entry(entry), &pairs(annotations), signers)
 }
 
 /// Whether one of the signatures satisfies an attestor of an ImageValidatingPolicy.
-pub fn satisfies_attestor(attestor: &Data, signers: &[Signer]) -> bool {
+pub(crate) fn satisfies_attestor(attestor: &Data, signers: &[Signer]) -> bool {
     let annotations = pairs(attestor.at(&["cosign", "annotations"]));
     satisfies(&Accepts::of_attestor(attestor), &annotations, signers).is_ok()
 }

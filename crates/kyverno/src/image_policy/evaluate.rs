@@ -64,7 +64,7 @@ impl CompiledImagePolicy {
     ///
     /// # Errors
     /// If an image cannot be resolved; the others have their digests.
-    pub fn mutate_digests(
+    pub(crate) fn mutate_digests(
         &self,
         input: ImageInput<'_>,
         object: &mut Data,
@@ -103,13 +103,7 @@ impl CompiledImagePolicy {
     fn applies(&self, input: ImageInput<'_>, host: &dyn Host) -> Result<bool, String> {
         let scratch = Scratch::new();
         let values = self.first_values(input);
-        let run = Run {
-            ignores_errors: self.ignores_errors,
-            values: &values,
-            variables: None,
-            scratch: &scratch,
-            host,
-        };
+        let run = Run::new(&values, &scratch, host).ignoring_errors(self.ignores_errors);
         let holds = |conditions| match run.matches(conditions) {
             Ok(failed) => Ok(failed.is_none()),
             Err((_, error)) => Err(error),
@@ -144,11 +138,7 @@ impl CompiledImagePolicy {
             verifications,
         };
         let host = Wrapped::verifying(host, &scope);
-        let outcome = if self.namespace.is_empty() {
-            self.run(input, &host)
-        } else {
-            self.run(input, &Wrapped::in_namespace(&host, &self.namespace))
-        };
+        let outcome = self.run(input, &Wrapped::in_namespace(&host, &self.namespace));
         outcome.unwrap_or_else(ImageOutcome::Error)
     }
 
@@ -157,13 +147,7 @@ impl CompiledImagePolicy {
         let context = Context::new(&scratch, self.env.profile(), host);
         let mut values = self.first_values(input);
         let first = context.bump().alloc_slice_copy(&values);
-        let before = Run {
-            ignores_errors: self.ignores_errors,
-            values: first,
-            variables: None,
-            scratch: &scratch,
-            host,
-        };
+        let before = Run::new(first, &scratch, host).ignoring_errors(self.ignores_errors);
         match before.matches(&self.match_conditions) {
             Ok(None) => {}
             Ok(Some(_)) => return Ok(ImageOutcome::NoMatch),

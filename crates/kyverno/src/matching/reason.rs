@@ -4,12 +4,10 @@ use std::{borrow::Cow, fmt};
 
 use kyvtest_model::policy::{KindSelector, Spanned};
 
-/// One reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason<'p> {
     /// No filter of `any` matches.
     NoFilter,
-    /// The filter is empty.
     EmptyFilter,
     /// Another operation.
     Operation,
@@ -25,7 +23,6 @@ pub enum Reason<'p> {
     Annotations,
     /// The labels do not match.
     Selector,
-    /// The selector is invalid.
     InvalidSelector(Cow<'p, str>),
     /// A namespace selector does not apply to Namespaces.
     NamespaceObject,

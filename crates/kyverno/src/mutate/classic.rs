@@ -12,13 +12,13 @@ use crate::{
     classic_policy::CompiledClassicPolicy,
     exception::CompiledException,
     input::Input,
-    matching::{Selection, applies},
+    matching::applies,
 };
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
     kube::{Concrete, Request},
-    policy::{ApplyRules, ClassicPolicy, MatchResources},
+    policy::ClassicPolicy,
 };
 
 /// A policy with mutate rules, ready for evaluation.
@@ -26,31 +26,15 @@ use kyvtest_model::{
 pub struct CompiledMutation {
     policy: CompiledClassicPolicy,
     key: String,
-    rules: Vec<Rule>,
-}
-
-#[derive(Debug)]
-struct Rule {
-    name: String,
-    matches: MatchResources,
-    exclude: Option<MatchResources>,
-    body: MutateRule,
+    rules: Vec<MutateRule>,
 }
 
 impl CompiledMutation {
     /// Prepares a policy and the rules generated from it; `None` if it has no mutate rule.
     pub fn new(policy: &Arc<ClassicPolicy>) -> Option<Self> {
-        let rules = all_rules(policy);
-        let rules: Vec<Rule> = rules
+        let rules: Vec<_> = all_rules(policy)
             .iter()
-            .filter_map(|rule| {
-                Some(Rule {
-                    name: rule.name.value.clone(),
-                    matches: rule.matches.clone(),
-                    exclude: rule.exclude.clone(),
-                    body: MutateRule::new(rule)?,
-                })
-            })
+            .filter_map(|rule| MutateRule::new(rule))
             .collect();
         let written = policy.spec.rules.iter().any(|rule| MutateRule::new(rule).is_some());
         (written || !rules.is_empty()).then(|| Self {
@@ -63,11 +47,6 @@ impl CompiledMutation {
     /// The policy as it was read.
     pub fn policy(&self) -> &Arc<ClassicPolicy> {
         self.policy.policy()
-    }
-
-    /// Whether one of the rules has a name.
-    pub fn has_rule(&self, name: &str) -> bool {
-        self.rules.iter().any(|rule| rule.name == name)
     }
 
     /// Evaluates the rules on a request. Without `targets`, rules about existing objects are left out, as during
@@ -103,15 +82,10 @@ impl CompiledMutation {
             }
             return response;
         }
-        let one = self.policy().spec.apply_rules.as_ref();
-        let one = one.is_some_and(|apply| apply.value == ApplyRules::One);
+        let one = self.policy().spec.applies_one_rule();
         let mut request = with_object(input.request, &response.patched);
         for (rule, outside) in self.rules.iter().zip(&outsides) {
-            let selection = Selection {
-                matches: &rule.matches,
-                exclude: rule.exclude.as_ref(),
-                policy_namespace,
-            };
+            let selection = rule.selection(policy_namespace);
             let mut facts = Concrete::new(&request, input.namespace());
             if !applies(selection, &request.cell(), &mut facts) {
                 continue;
@@ -126,7 +100,7 @@ impl CompiledMutation {
                 exceptions,
             };
             let before = response.rules.len();
-            let results = mutator.run(&rule.body, rule_context, &**outside, &response.patched, targets);
+            let results = mutator.run(rule, rule_context, &**outside, &response.patched, targets);
             response.rules.extend(results.results);
             if let Some(patched) = results.resource {
                 response.patched = patched;

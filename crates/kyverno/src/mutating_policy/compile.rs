@@ -1,10 +1,10 @@
 //! Compiles a policy and its exceptions to programs, or returns the errors for which Kyverno rejects the policy.
 
-use super::{CompiledMutatingPolicy, Patcher, identity};
+use super::{CompiledMutatingPolicy, Patcher};
 use crate::{
     autogen::mutating_variants,
     cel_policy::{
-        CompileErrors, Exception, FieldError, Problem,
+        CompileErrors, Exception, FieldError, Identity, Problem,
         compile::{Output, audit_annotations, compile, conditions, declare, typed, variables},
     },
 };
@@ -73,21 +73,18 @@ impl CompiledMutatingPolicy {
         let match_conditions = conditions("spec.matchConditions", &spec.match_conditions, &env)?;
         let target_expression = target_expression(spec, &env).map_err(one)?;
         let target_conditions = conditions("spec.targetMatchConditions", &spec.target_match_conditions, &env)?;
+        let name = &policy.metadata.name.value;
+        // One that names the policy twice counts twice.
         let named = exceptions.into_iter().flat_map(|exception| {
-            let references = exception.policy_refs.iter();
-            let named =
-                references.filter(|to| to.name.value == policy.metadata.name.value && to.kind.value == policy.kind());
-            named.map(move |_| exception)
+            let references = exception.references(policy.kind(), name);
+            references.map(move |_| exception)
         });
         let exceptions = Exception::compile_all(named, &env)?;
         let audit_annotations = audit_annotations(&spec.audit_annotations, &env)?;
         let patchers = patchers(spec, &env).map_err(one)?;
-        let (kind, namespace) = identity(policy);
         let targets = spec.target_match_constraints.as_ref();
         Ok(Self {
-            name: policy.metadata.name.value.clone(),
-            kind,
-            namespace,
+            identity: Identity::of(policy),
             admission: spec.evaluation.admission,
             mutate_existing: spec.evaluation.mutate_existing,
             atomics: if spec.evaluation.use_server_side_apply {

@@ -55,13 +55,7 @@ pub(super) fn evaluate(
     let documents = [given.object.root(), given.old_object, given.request, given.namespace];
     let mut values = slots.bind(&policy.env, documents);
     // Exceptions see neither variables nor what other exceptions allow.
-    let before = Run {
-        ignores_errors: false,
-        values: context.bump().alloc_slice_copy(&values),
-        variables: None,
-        scratch: &scratch,
-        host,
-    };
+    let before = Run::new(context.bump().alloc_slice_copy(&values), &scratch, host);
     let (images, allowed) = match before.exceptions(&policy.exceptions) {
         Ok(Granted::Full(exceptions)) => return excepted(&exceptions).into(),
         Ok(Granted::Partly { images, values }) => (images, values),
@@ -71,13 +65,7 @@ pub(super) fn evaluate(
     values[slots.variables as usize] = Some(Val::Variables);
     let first = context.bump().alloc_slice_copy(&values);
     let lazy = policy.composite.bind(&scratch, first, host);
-    let run = Run {
-        ignores_errors: false,
-        values: first,
-        variables: Some(&lazy),
-        scratch: &scratch,
-        host,
-    };
+    let run = Run::new(first, &scratch, host).with_variables(&lazy);
     let conditions = match purpose {
         Purpose::Request => &policy.match_conditions,
         Purpose::Target => &policy.target_conditions,
@@ -149,14 +137,8 @@ pub(super) fn targets(
     values[policy.slots.object as usize] = Some(Val::from(trigger.root()));
     values[policy.slots.variables as usize] = Some(Val::Variables);
     let lazy = policy.composite.bind(&scratch, &values, host);
-    let run = Run {
-        ignores_errors: false,
-        values: &values,
-        variables: Some(&lazy),
-        scratch: &scratch,
-        host,
-    };
-    let name = policy.name();
+    let run = Run::new(&values, &scratch, host).with_variables(&lazy);
+    let name = &policy.id().name;
     let key = |object: Val<'_>| {
         let metadata = object.map_get(&Val::String("metadata"));
         let text = |field: &str| {

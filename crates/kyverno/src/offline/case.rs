@@ -57,7 +57,6 @@ pub struct Case {
 pub struct CloneSource {
     /// The policy and the rule that clone from it; `None` means every rule.
     pub rule: Option<(PolicyId, String)>,
-    /// The objects.
     pub objects: Vec<Resource>,
 }
 

@@ -13,7 +13,7 @@ use super::{
     resource::Resource,
 };
 use crate::{
-    classic::context::SuiteSources,
+    classic::context::{Api, Given, SuiteSources},
     cleanup_policy::CompiledCleanupPolicy,
     deleting_policy::{CompiledDeletingPolicy, Deletion},
     response::RuleResponse,
@@ -63,11 +63,11 @@ pub(super) fn deleting_policies(
         } else {
             Trace::of(Part::All)
         };
-        let response = RuleResponse::new(policy.name(), status, message, trace);
+        let response = RuleResponse::new(&policy.id().name, status, message, trace);
         responses.push(PolicyResponse::new(
             key.to_owned(),
-            policy.kind(),
-            (policy.name().to_owned(), policy.namespace().to_owned()),
+            policy.id().kind,
+            (policy.id().name.clone(), policy.id().namespace.clone()),
             vec![RuleResult::new(RuleType::Deletion, response)],
         ));
     }
@@ -146,15 +146,14 @@ pub(super) fn cleanup_policies(case: &Case, resource: &Resource, host: &CaseHost
         if schedule::check(&policy.spec.schedule.value).is_err() {
             continue;
         }
-        let given = case.surroundings.given();
         let outside = SuiteSources {
             host,
             values: Vec::new(),
             namespace: "",
-            api_calls: given.api_calls,
-            global_context: given.global_context,
-            cluster: given.cluster,
-            images: given.images,
+            given: Given {
+                api: Api::Server,
+                ..case.surroundings.given()
+            },
         };
         let (status, message) = match cleans_up(case, policy, resource, &outside) {
             Ok(None) => continue,
@@ -209,10 +208,7 @@ pub(super) fn cleanup(case: &Case, host: &dyn Host, observed: &mut Observed) {
             host: &host,
             values: Vec::new(),
             namespace: "",
-            api_calls: false,
-            global_context: false,
-            cluster: false,
-            images: false,
+            given: Given::default(),
         };
         let name = &policy.metadata.name.value;
         let namespace = policy.metadata.namespace.as_ref();

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     classic::{
-        context::{Outside, Place},
+        context::{ApiPath, Outside},
         values::Values,
     },
     generate::{Checked, Client, ClientError, CompiledGeneration, GenerateError, GenerateRule, Generation, ObjectRef},
@@ -190,7 +190,7 @@ impl Outside for BackgroundOutside<'_> {
         if method != "GET" {
             return Some(Err(format!("method {method} not supported for fake client")));
         }
-        let Some(place) = Place::parse(path) else {
+        let Some(place) = ApiPath::parse_as_fake(path) else {
             return Some(Err(format!("failed to parse path: {path}")));
         };
         let client = self.background.client.borrow();

@@ -35,14 +35,14 @@ impl Stages<'_> {
         let input = Input::new(&request, &self.world, &self.discovery, self.lens);
         let has_cluster = self.is_request() || self.case.surroundings.cluster.is_some();
         for policy in &policies {
-            let is_namespaced_policy = policy.kind() == "NamespacedGeneratingPolicy";
+            let is_namespaced_policy = policy.id().kind == "NamespacedGeneratingPolicy";
             if is_namespaced_policy && !self.is_request() {
                 let text = "`kyverno test` panics: invalid memory address or nil pointer dereference";
                 return Err(text.to_owned());
             }
             let placement = |namespace: &str, objects: Vec<Data>| {
                 if has_cluster {
-                    in_cluster(namespace, objects, policy.namespace(), &is_namespaced)
+                    in_cluster(namespace, objects, &policy.id().namespace, &is_namespaced)
                 } else {
                     as_given(namespace, objects)
                 }
@@ -52,8 +52,8 @@ impl Stages<'_> {
             };
             observed.responses.push(PolicyResponse::new(
                 self.key.clone(),
-                policy.kind(),
-                (policy.name().to_owned(), policy.namespace().to_owned()),
+                policy.id().kind,
+                (policy.id().name.clone(), policy.id().namespace.clone()),
                 vec![RuleResult {
                     generated: generated.objects,
                     ..RuleResult::new(RuleType::Generation, generated.response)

@@ -97,7 +97,7 @@ impl Stages<'_> {
             let name = &policy.metadata.name.value;
             for (i, variant) in std::iter::once(&**policy).chain(&generated).enumerate() {
                 let exceptions = self.case.exceptions.cel_exceptions.iter().map(|exception| &**exception);
-                let named = exceptions.filter(|exception| i == 0 && names(exception, policy));
+                let named = exceptions.filter(|exception| i == 0 && exception.refers_to(policy));
                 let request = self.request_of_row(object);
                 if request.operation == Operation::Delete || request.resource.guessed {
                     continue;
@@ -156,7 +156,7 @@ impl Stages<'_> {
             let generated = generated.iter().map(|generated| (generated, false));
             for (variant, has_exceptions) in std::iter::once((&**policy, true)).chain(generated) {
                 let exceptions = self.case.exceptions.cel_exceptions.iter().map(|exception| &**exception);
-                let named = exceptions.filter(|exception| has_exceptions && names(exception, policy));
+                let named = exceptions.filter(|exception| has_exceptions && exception.refers_to(policy));
                 let found = self.image_policy(variant, named, &input, &verifications, &mut passed);
                 let used = self.unmocked_host.registry().take_use();
                 let Some(mut found) = found else { continue };
@@ -245,11 +245,6 @@ impl Stages<'_> {
             }
         }
     }
-}
-
-fn names(exception: &CelPolicyException, policy: &ImageValidatingPolicy) -> bool {
-    let mut references = exception.policy_refs.iter();
-    references.any(|to| to.name.value == policy.metadata.name.value && to.kind.value == policy.kind())
 }
 
 /// Evaluates the policies for payloads on one.

@@ -196,8 +196,8 @@ impl Stages<'_> {
     fn policy_response(&self, policy: &CompiledMutatingPolicy, rules: Vec<RuleResult>) -> PolicyResponse {
         PolicyResponse::new(
             self.key.clone(),
-            policy.kind(),
-            (policy.name().to_owned(), policy.namespace().to_owned()),
+            policy.id().kind,
+            (policy.id().name.clone(), policy.id().namespace.clone()),
             rules,
         )
     }

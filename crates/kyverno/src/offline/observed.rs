@@ -10,7 +10,6 @@ use kyvtest_go_compat::value::Document;
 use kyvtest_model::verdict::{Effect, Status};
 use serde_json::{Map, Value, json};
 
-/// What a rule does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleType {
     /// It changes the object of the request, or existing objects.

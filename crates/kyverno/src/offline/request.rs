@@ -18,6 +18,7 @@ use super::{
     values::GivenValues,
 };
 use crate::{
+    classic::context::{Api, Given},
     controller::Review,
     deleting_policy::CompiledDeletingPolicy,
     generating_policy::CompiledGeneratingPolicy,
@@ -199,14 +200,14 @@ fn compile(policy: &Policy, loaded: &Loaded) -> Option<Result<(), String>> {
     let exceptions = loaded.cel_exceptions.iter().map(|exception| &**exception);
     match policy {
         Policy::Generating(policy) => {
-            let compiled = CompiledGeneratingPolicy::compile(policy, exceptions);
+            let compiled = CompiledGeneratingPolicy::compile(&policy.as_stored(), exceptions);
             Some(compiled.map(drop).map_err(|error| error.to_string()))
         }
         Policy::Deleting(policy) => {
             if let Err(error) = schedule::check(&policy.spec.schedule.value) {
                 return Some(Err(error));
             }
-            let compiled = CompiledDeletingPolicy::compile(policy, exceptions);
+            let compiled = CompiledDeletingPolicy::compile(&policy.as_stored(), exceptions);
             Some(compiled.map(drop).map_err(|error| error.to_string()))
         }
         Policy::Cleanup(policy) => Some(schedule::check(&policy.spec.schedule.value)),
@@ -220,7 +221,10 @@ fn case(policies: Loaded, exceptions: Loaded, objects: &[Document], surroundings
     let namespaces: Vec<_> = namespaces
         .filter(|object| object["apiVersion"] == "v1" && object["kind"] == "Namespace")
         .collect();
-    let given = surroundings.given();
+    let given = Given {
+        api: Api::Server,
+        ..surroundings.given()
+    };
     Case {
         file: "policy.yaml",
         applies: false,

@@ -19,7 +19,6 @@ pub struct Resource {
     pub object: Arc<Document>,
     /// The API version; empty if absent.
     pub api_version: String,
-    /// The kind.
     pub kind: String,
     /// The namespace; empty for cluster-wide kinds.
     pub namespace: String,

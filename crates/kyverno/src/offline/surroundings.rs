@@ -4,7 +4,10 @@
 
 use std::sync::Arc;
 
-use crate::{classic::context::global_value, image_mocks::ImageMock};
+use crate::{
+    classic::context::{Api, Given, global_value},
+    image_mocks::ImageMock,
+};
 use kyvtest_cel::host::Mocks;
 use kyvtest_go_compat::{
     diagnostic::Sources,
@@ -30,15 +33,6 @@ pub struct Surroundings {
     pub globals: Vec<(String, Result<Data, String>)>,
     /// What answers in place of registries; `kyverno test` has nothing of the kind.
     pub image_mocks: Vec<ImageMock>,
-}
-
-/// Which parts of the world outside a test describes.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Given {
-    pub(super) cluster: bool,
-    pub(super) api_calls: bool,
-    pub(super) global_context: bool,
-    pub(super) images: bool,
 }
 
 fn items<'v>(value: Value<'v>, key: &str) -> impl Iterator<Item = Value<'v>> {
@@ -117,6 +111,7 @@ impl Surroundings {
             api_calls: !self.api_calls.is_empty(),
             global_context: !self.globals.is_empty(),
             images: !self.images.is_empty(),
+            api: Api::Fake,
         }
     }
 }

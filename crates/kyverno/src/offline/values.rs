@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::surroundings::Given;
 use crate::classic::{
-    context::{Outside, SuiteSources},
+    context::{Given, Outside, SuiteSources},
     values::Values,
 };
 use kyvtest_cel::host::Host;
@@ -57,6 +56,16 @@ impl GivenValues {
         }
     }
 
+    /// The values for a resource and an operation.
+    #[must_use]
+    pub fn of(&self, resource: &str, operation: Operation) -> Self {
+        Self {
+            resource: resource.to_owned(),
+            operation,
+            ..self.clone()
+        }
+    }
+
     /// The values for a resource in a run for an operation; `None` leaves the operation to the values, else it is CREATE.
     pub(super) fn for_resource(&self, resource: &str, operation: Option<Operation>) -> Self {
         let mut values = self.clone();
@@ -89,7 +98,7 @@ impl GivenValues {
     }
 
     /// Takes the described namespaces into a cluster.
-    pub fn describe_namespaces(&self, world: &mut World) {
+    pub(crate) fn describe_namespaces(&self, world: &mut World) {
         for entry in items(self.block.root(), "namespaceSelector") {
             let labels = entries(entry.get("labels"));
             let labels = labels
@@ -115,7 +124,7 @@ impl GivenValues {
     }
 
     /// The kind that a kind is a subresource of: its group, version, kind and plural, and the name of the subresource.
-    pub fn parent_of(&self, api_version: &str, kind: &str) -> Option<([String; 4], String, bool)> {
+    pub(crate) fn parent_of(&self, api_version: &str, kind: &str) -> Option<([String; 4], String, bool)> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let root = self.block.root();
         let mut entries = items(root, "subresources");
@@ -171,10 +180,7 @@ impl Values for GivenValues {
             host,
             values,
             namespace,
-            api_calls: self.given.api_calls,
-            global_context: self.given.global_context,
-            cluster: self.given.cluster,
-            images: self.given.images,
+            given: self.given,
         })
     }
 }

@@ -4,7 +4,7 @@ use super::CompiledValidatingPolicy;
 use crate::{
     autogen::variants_at,
     cel_policy::{
-        CompileErrors, Exception, FieldError,
+        CompileErrors, Exception, FieldError, Identity,
         compile::{audit_annotations, conditions, declare, validations, variables},
     },
     lens::Lens,
@@ -62,19 +62,12 @@ impl CompiledValidatingPolicy {
             spec.audit_annotations.as_slice()
         };
         let audit_annotations = audit_annotations(annotations, &env)?;
-        let exceptions = exceptions.into_iter().filter(|exception| {
-            let mut references = exception.policy_refs.iter();
-            references.any(|to| to.name.value == policy.metadata.name.value && to.kind.value == policy.kind())
-        });
+        let exceptions = exceptions.into_iter().filter(|exception| exception.refers_to(policy));
         let exceptions = Exception::compile_all(exceptions, &env)?;
         let actions = spec.validation_actions.as_deref().unwrap_or_default();
         let scored = policy.metadata.annotation("policies.kyverno.io/scored");
         Ok(Self {
-            name: policy.metadata.name.value.clone(),
-            namespace: policy.namespaced.then(|| {
-                let namespace = policy.metadata.namespace.as_ref();
-                namespace.map_or_else(|| "default".to_owned(), |namespace| namespace.value.clone())
-            }),
+            identity: Identity::of(policy),
             mode: spec.evaluation.mode.clone(),
             admission: spec.evaluation.admission,
             scored: scored.is_none_or(|value| value.value != "false"),

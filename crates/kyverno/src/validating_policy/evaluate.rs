@@ -35,7 +35,7 @@ pub(super) fn evaluate(
     let mut result = None;
     let Ok(()) = Stages::CEL.decide((), |stage, ()| {
         result = match stage {
-            Stage::Exceptions => match lifted(policy, &values, &scratch, host) {
+            Stage::Exceptions => match before(policy, &values, &scratch, host).exceptions(&policy.exceptions) {
                 Ok(Granted::Full(exceptions)) => Some(excepted(&exceptions)),
                 Ok(Granted::Partly {
                     images,
@@ -48,7 +48,7 @@ pub(super) fn evaluate(
                 }
                 Err(error) => Some(not_loaded(Part::ExceptionCondition, &error)),
             },
-            Stage::Conditions => unmet(policy, &values, &scratch, host),
+            Stage::Conditions => unmet(policy, &before(policy, &values, &scratch, host)),
             Stage::Check => Some(validate(policy, slots, std::mem::take(&mut values), &scratch, host)),
             Stage::Preconditions | Stage::InvalidSelector => None,
         };
@@ -57,37 +57,18 @@ pub(super) fn evaluate(
     result.unwrap_or_else(|| RuleResponse::new("", Status::Skip, "skip", Trace::of(Part::Match)))
 }
 
-/// What the exceptions of a policy grant.
-fn lifted<'a>(
-    policy: &'a CompiledValidatingPolicy,
+/// The state before there are variables.
+fn before<'a>(
+    policy: &CompiledValidatingPolicy,
     values: &'a [Option<Val<'a>>],
     scratch: &'a Scratch,
     host: &'a dyn Host,
-) -> Result<Granted<'a>, String> {
-    let run = Run {
-        ignores_errors: policy.ignores_errors,
-        values,
-        variables: None,
-        scratch,
-        host,
-    };
-    run.exceptions(&policy.exceptions)
+) -> Run<'a> {
+    Run::new(values, scratch, host).ignoring_errors(policy.ignores_errors)
 }
 
 /// The response if match conditions do not hold.
-fn unmet<'a>(
-    policy: &'a CompiledValidatingPolicy,
-    values: &'a [Option<Val<'a>>],
-    scratch: &'a Scratch,
-    host: &'a dyn Host,
-) -> Option<RuleResponse> {
-    let run = Run {
-        ignores_errors: policy.ignores_errors,
-        values,
-        variables: None,
-        scratch,
-        host,
-    };
+fn unmet<'a>(policy: &'a CompiledValidatingPolicy, run: &Run<'a>) -> Option<RuleResponse> {
     match run.matches(&policy.match_conditions) {
         Ok(None) => None,
         Ok(Some(index)) => {
@@ -107,13 +88,9 @@ fn validate<'a>(
 ) -> RuleResponse {
     values[slots.variables as usize] = Some(Val::Variables);
     let lazy = policy.composite.bind(scratch, &values, host);
-    let run = Run {
-        ignores_errors: policy.ignores_errors,
-        values: &values,
-        variables: Some(&lazy),
-        scratch,
-        host,
-    };
+    let run = Run::new(&values, scratch, host)
+        .ignoring_errors(policy.ignores_errors)
+        .with_variables(&lazy);
     let index_property = |index: usize| (INDEX.to_owned(), index.to_string());
     let failed = |index: usize, part: Part, error: &str| {
         let mut response = RuleResponse::new("", Status::Error, format!("error: {error}"), Trace::error(part));

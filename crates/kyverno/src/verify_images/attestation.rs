@@ -61,8 +61,8 @@ impl Evaluation<'_> {
             }
         }
         let digest = Some(image.digest).filter(|digest| !digest.is_empty());
-        if self.rule.verify.iter().any(has_validation) {
-            for entry in &self.rule.verify {
+        if self.rule.body.verify.iter().any(has_validation) {
+            for entry in &self.rule.body.verify {
                 if let Err(error) = validate(entry, context) {
                     let text = format!("validation in verifyImages failed: {error}");
                     return (self.respond(Status::Fail, text), digest);

@@ -15,7 +15,7 @@ use kyvtest_model::verdict::Status;
 impl Evaluation<'_> {
     pub(super) fn check(&self, images: &[FoundImage]) -> ImageResult {
         let (mut skipped, mut passed) = (Vec::new(), 0);
-        for entry in &self.rule.verify {
+        for entry in &self.rule.body.verify {
             let references = references(entry);
             for image in images.iter().filter(|image| refers(&references, &image.reference)) {
                 match self.check_image(entry, image).as_deref() {

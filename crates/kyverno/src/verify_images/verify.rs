@@ -116,10 +116,10 @@ impl Evaluation<'_> {
 
     /// The entries with values in place of variables; conditions keep theirs until there is something to look at.
     fn substituted(&self, context: &mut Context<'_>) -> Result<Vec<Data>, String> {
-        let written: Data = self.rule.verify.iter().map(without_conditions).collect();
+        let written: Data = self.rule.body.verify.iter().map(without_conditions).collect();
         let rule: Data = [("verifyImages".into(), written)].into_iter().collect();
         let rule = substitute_all(&rule, context).map_err(|error| error.to_string())?;
-        let entries = sets(&rule, "verifyImages").iter().zip(&self.rule.verify);
+        let entries = sets(&rule, "verifyImages").iter().zip(&self.rule.body.verify);
         Ok(entries
             .map(|(entry, written)| with_conditions(entry, written))
             .collect())

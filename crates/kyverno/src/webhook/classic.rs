@@ -68,7 +68,6 @@ const LONGEST_TIMEOUT: i64 = 30;
 /// The operations of what a rule generates.
 const GENERATED: [Operation; 3] = [Operation::Create, Operation::Update, Operation::Delete];
 
-/// Kinds with their operations.
 type Kinds = BTreeMap<String, BTreeSet<Operation>>;
 
 /// One entry of a webhook's rules.

@@ -98,7 +98,7 @@ impl Cluster {
     }
 
     /// Stores an object for lookups only. An undeclared kind is guessed.
-    pub fn add_lookup(&mut self, object: &Document) {
+    pub(crate) fn add_lookup(&mut self, object: &Document) {
         let root = object.root();
         let text = |key: &str| root.get(key).and_then(Value::as_str).unwrap_or_default();
         let kind = GroupVersionKind::from_api_version(text("apiVersion"), text("kind"));

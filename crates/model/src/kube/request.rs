@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Operation, RequestClass, Resource, Side};
+use kyvtest_cel::host::Attributes;
 use kyvtest_go_compat::value::{Document, Value};
 
 /// The sender of a request. A field that is present but empty differs from an absent one: Kyverno treats a user without
@@ -77,6 +78,18 @@ pub struct Request {
 }
 
 impl Request {
+    /// What `authorizer.requestResource` checks: the request as one about a resource.
+    pub fn attributes(&self, resource: &Resource) -> Attributes {
+        Attributes {
+            group: resource.group.clone(),
+            resource: resource.plural.clone(),
+            subresource: resource.subresource.clone(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            ..Attributes::default()
+        }
+    }
+
     /// A request without user and options: the object is the new one, except for DELETE. Name and namespace are the
     /// object's own.
     pub fn about(operation: Operation, resource: Arc<Resource>, object: Document) -> Self {

@@ -4,12 +4,29 @@
 //! once, when it is parsed; an invalid one keeps its error, because engines report it only if the rest of a policy
 //! matches.
 
+use std::fmt;
+
 use super::{Atom, Facts, Pairs, Pattern};
 use kyvtest_go_compat::text::{
     label::{Wording, key_problems, value_problems},
     quote::{go_json, quote},
 };
 use kyvtest_go_compat::value::{Map, Value};
+
+/// A selector that Kubernetes rejects. It is reported only if everything else selects the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InvalidSelector<'p> {
+    /// What is wrong with it.
+    pub error: &'p str,
+}
+
+impl fmt::Display for InvalidSelector<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Internal error occurred: {}", self.error)
+    }
+}
+
+impl std::error::Error for InvalidSelector<'_> {}
 
 /// The relation of a label to the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -129,7 +129,7 @@ impl World {
     }
 
     /// A new cluster with the bindings that every API server creates.
-    pub fn with_default_bindings() -> Self {
+    pub(crate) fn with_default_bindings() -> Self {
         let bindings = [
             ("cluster-admin", "system:masters"),
             ("system:basic-user", "system:authenticated"),

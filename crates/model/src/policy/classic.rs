@@ -242,6 +242,12 @@ fn is_v2beta1(api_version: &str) -> bool {
 }
 
 impl Spec {
+    /// Whether the first rule that applies is the last one that is evaluated.
+    pub fn applies_one_rule(&self) -> bool {
+        let apply = self.apply_rules.as_ref();
+        apply.is_some_and(|apply| apply.value == ApplyRules::One)
+    }
+
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, v2beta1: bool) -> Option<Self> {
         let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;

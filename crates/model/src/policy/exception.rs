@@ -7,6 +7,7 @@ use super::{
     located::{Origin, Spanned, Subtree, Text},
     match_resources::MatchResources,
     parts::{MatchCondition, Metadata, conditions},
+    scoped::{PolicySpec, ScopedPolicy},
 };
 use kyvtest_go_compat::{text::wildcard, yaml::Node};
 
@@ -135,6 +136,18 @@ pub enum ReportResult {
 }
 
 impl CelPolicyException {
+    /// The references to a policy.
+    pub fn references(&self, kind: &str, name: &str) -> impl Iterator<Item = &PolicyRef> {
+        let references = self.policy_refs.iter();
+        references.filter(move |to| to.name.value == name && to.kind.value == kind)
+    }
+
+    /// Whether it refers to a policy.
+    pub fn refers_to<S: PolicySpec>(&self, policy: &ScopedPolicy<S>) -> bool {
+        let name = &policy.metadata.name.value;
+        self.references(policy.kind(), name).next().is_some()
+    }
+
     pub fn decode<'t>(api_version: &str, decoder: &mut Decoder<'t>, node: Node<'t>, origin: Origin) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         fields.ignore(&["apiVersion", "kind"]);

@@ -18,7 +18,7 @@ use kyvtest_go_compat::{
 };
 
 /// The pod controllers with generated rules, as `autogen.podControllers` names them.
-pub const POD_CONTROLLERS: [&str; 6] = [
+pub(crate) const POD_CONTROLLERS: [&str; 6] = [
     "cronjobs",
     "daemonsets",
     "deployments",

@@ -257,7 +257,7 @@ impl MatchResources {
     }
 
     /// Decodes a block of a v2beta1 policy or of a PolicyException, which has only `any` and `all`.
-    pub fn decode_any_all<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+    pub(crate) fn decode_any_all<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         let inline = ResourceFilter {
             resources: ResourceDescription::default(),

@@ -225,7 +225,7 @@ impl Message {
 
     /// Adds to the list in a field.
     #[must_use]
-    pub fn with_added(mut self, name: &'static str, added: Data) -> Self {
+    pub(crate) fn with_added(mut self, name: &'static str, added: Data) -> Self {
         let mut items = match self.get(name) {
             Some(Item::Document(document)) => match Data::from(document.root()) {
                 Data::List(items) => items.to_vec(),

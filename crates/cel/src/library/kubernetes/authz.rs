@@ -13,11 +13,11 @@ use crate::{
 };
 
 /// The type of `authorizer`.
-pub const AUTHORIZER: &str = "kubernetes.authorization.Authorizer";
+pub(crate) const AUTHORIZER: &str = "kubernetes.authorization.Authorizer";
 const PATH_CHECK: &str = "kubernetes.authorization.PathCheck";
 const GROUP_CHECK: &str = "kubernetes.authorization.GroupCheck";
 /// The type of `authorizer.requestResource`.
-pub const RESOURCE_CHECK: &str = "kubernetes.authorization.ResourceCheck";
+pub(crate) const RESOURCE_CHECK: &str = "kubernetes.authorization.ResourceCheck";
 const DECISION: &str = "kubernetes.authorization.Decision";
 
 macro_rules! incomparable {

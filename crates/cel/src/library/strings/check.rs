@@ -11,7 +11,7 @@ use crate::types::Type;
 /// An argument of a format call: an expression, its type, and the contents of a list or map literal (keys and values,
 /// in order).
 #[derive(Debug, Clone)]
-pub struct FormatArgument<I> {
+pub(crate) struct FormatArgument<I> {
     /// Identifies the expression in errors.
     pub id: I,
     /// The type that the checker found.
@@ -22,14 +22,14 @@ pub struct FormatArgument<I> {
 
 /// A problem in a format call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FormatError<I> {
+pub(crate) struct FormatError<I> {
     pub text: String,
     /// The offending expression; `None` is the call itself.
     pub argument: Option<I>,
 }
 
 /// Checks a format string against the elements of its argument list, by the rules of a version of the strings library.
-pub fn check_format_literal<I: Copy>(
+pub(crate) fn check_format_literal<I: Copy>(
     format: &str,
     args: &[FormatArgument<I>],
     version: u32,

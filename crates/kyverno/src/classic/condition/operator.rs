@@ -10,7 +10,6 @@ use kyvtest_go_compat::{
     value::Data,
 };
 
-/// An operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operator {
     Equals,

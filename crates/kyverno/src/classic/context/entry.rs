@@ -25,7 +25,6 @@ pub struct Entry {
 pub enum Source {
     /// A value, or an expression on the context.
     Variable {
-        /// The value.
         value: Option<Data>,
         /// An expression on the value, or on the context if there is no value.
         jmes_path: String,
@@ -33,12 +32,7 @@ pub enum Source {
         default: Option<Data>,
     },
     /// A ConfigMap.
-    ConfigMap {
-        /// Its name.
-        name: String,
-        /// Its namespace.
-        namespace: String,
-    },
+    ConfigMap { name: String, namespace: String },
     /// A call of an API.
     ApiCall {
         /// The call as the policy writes it.

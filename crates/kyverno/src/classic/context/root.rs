@@ -7,7 +7,6 @@ use kyvtest_go_compat::value::{Data, Document};
 
 /// Has the document that a context starts with.
 pub trait Start {
-    /// The document.
     fn document(&self) -> &Data;
 }
 

@@ -17,14 +17,32 @@ pub struct SuiteSources<'h> {
     pub values: Vec<(String, Data)>,
     /// The policy's namespace; empty for a cluster-wide one.
     pub namespace: &'h str,
-    /// Whether the suite mocks API calls.
-    pub api_calls: bool,
-    /// Whether the suite has entries of the global context.
-    pub global_context: bool,
-    /// Whether the suite describes a cluster, which ConfigMaps and calls of its API are looked up in.
+    pub given: Given,
+}
+
+/// Which parts of the world outside a suite describes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Given {
+    /// A cluster, which ConfigMaps and calls of its API are looked up in.
     pub cluster: bool,
-    /// Whether the suite mocks image registries.
+    /// Responses to API calls.
+    pub api_calls: bool,
+    /// Entries of the global context.
+    pub global_context: bool,
+    /// Mocks of image registries.
     pub images: bool,
+    /// What answers calls of the cluster's API.
+    pub api: Api,
+}
+
+/// What answers calls of a cluster's API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Api {
+    /// An API server.
+    #[default]
+    Server,
+    /// The fake client of `kyverno test`, which only knows some paths.
+    Fake,
 }
 
 impl std::fmt::Debug for SuiteSources<'_> {
@@ -44,6 +62,51 @@ impl SuiteSources<'_> {
             object => Ok(object),
         }
     }
+
+    /// The object or the list that a path names.
+    fn at(&self, path: &ApiPath<'_>) -> Result<Data, String> {
+        let ApiPath {
+            api_version,
+            resource,
+            namespace,
+            name,
+        } = path;
+        if !name.is_empty() {
+            return self.object(api_version, resource, namespace, name);
+        }
+        let list = self.host.resource_list(api_version, resource, namespace, &[])?;
+        Ok(Data::from(list.root()))
+    }
+
+    fn serve(&self, path: &str) -> Result<Data, String> {
+        match ApiPath::parse(path) {
+            Some(path) => self.at(&path),
+            None => Err("the server could not find the requested resource".to_owned()),
+        }
+    }
+
+    fn fake(&self, method: &str, path: &str) -> Result<Data, String> {
+        if method != "GET" {
+            return Err(format!("method {method} not supported for fake client"));
+        }
+        let Some(parsed) = ApiPath::parse_as_fake(path) else {
+            let path = path.strip_prefix('/').unwrap_or(path);
+            return Err(format!("failed to parse path: {path}"));
+        };
+        self.at(&parsed).map_err(|error| {
+            let ApiPath {
+                api_version,
+                resource,
+                name,
+                ..
+            } = &parsed;
+            if name.is_empty() {
+                format!("failed to list resources {api_version}/{resource}: {error}")
+            } else {
+                format!("failed to get resource {api_version}/{resource}/{name}: {error}")
+            }
+        })
+    }
 }
 
 impl Outside for SuiteSources<'_> {
@@ -52,7 +115,7 @@ impl Outside for SuiteSources<'_> {
     }
 
     fn has_api_calls(&self) -> bool {
-        self.api_calls
+        self.given.api_calls
     }
 
     fn api_call(&self, method: &str, url: &str) -> Option<(u16, Data)> {
@@ -71,44 +134,23 @@ impl Outside for SuiteSources<'_> {
     }
 
     fn cluster_call(&self, method: &str, path: &str) -> Option<Result<Data, String>> {
-        self.cluster.then(|| {
-            let failed = |error: String| format!("failed to {method} resource with raw url: {path}: {error}");
-            if method != "GET" {
-                return Err(failed(format!("method {method} not supported for fake client")));
-            }
-            let Some(place) = Place::parse(path) else {
-                let path = path.strip_prefix('/').unwrap_or(path);
-                return Err(failed(format!("failed to parse path: {path}")));
+        self.given.cluster.then(|| {
+            let answer = match self.given.api {
+                Api::Server => self.serve(path),
+                Api::Fake => self.fake(method, path),
             };
-            let Place {
-                api_version,
-                resource,
-                namespace,
-                name,
-            } = place;
-            if name.is_empty() {
-                let list = self.host.resource_list(&api_version, resource, namespace, &[]);
-                return match list {
-                    Ok(list) => Ok(Data::from(list.root())),
-                    Err(error) => Err(failed(format!(
-                        "failed to list resources {api_version}/{resource}: {error}"
-                    ))),
-                };
-            }
-            self.object(&api_version, resource, namespace, name).map_err(|error| {
-                failed(format!(
-                    "failed to get resource {api_version}/{resource}/{name}: {error}"
-                ))
-            })
+            answer.map_err(|error| format!("failed to {method} resource with raw url: {path}: {error}"))
         })
     }
 
     fn config_map(&self, namespace: &str, name: &str) -> Option<Result<Data, String>> {
-        self.cluster.then(|| self.object("v1", "configmaps", namespace, name))
+        self.given
+            .cluster
+            .then(|| self.object("v1", "configmaps", namespace, name))
     }
 
     fn global_entry(&self, name: &str, projection: &str) -> Option<Result<Data, String>> {
-        self.global_context.then(|| {
+        self.given.global_context.then(|| {
             let entry = match self.host.global_context(name, "") {
                 Ok(entry) => Data::from(entry.root()),
                 Err(error) => return Err(error.into()),
@@ -128,7 +170,7 @@ impl Outside for SuiteSources<'_> {
     }
 
     fn image(&self, reference: &str) -> Option<Result<Data, String>> {
-        self.images.then(|| {
+        self.given.images.then(|| {
             let metadata = self.host.image_metadata(reference);
             Ok(Data::from(metadata?.root()))
         })
@@ -143,22 +185,42 @@ impl Outside for SuiteSources<'_> {
     }
 }
 
-/// What a path of the API names.
-pub(crate) struct Place<'p> {
-    pub(crate) api_version: String,
-    pub(crate) resource: &'p str,
-    pub(crate) namespace: &'p str,
-    pub(crate) name: &'p str,
+/// What a path of the API names. The name is empty for a list, and the namespace for a resource outside of namespaces.
+#[derive(Debug)]
+pub struct ApiPath<'p> {
+    pub api_version: String,
+    pub resource: &'p str,
+    pub namespace: &'p str,
+    pub name: &'p str,
 }
 
-impl<'p> Place<'p> {
-    pub(crate) fn parse(path: &'p str) -> Option<Self> {
-        let parts: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
-        let (api_version, rest) = match parts.as_slice() {
-            ["api", version, rest @ ..] => ((*version).to_owned(), rest),
-            ["apis", group, version, rest @ ..] => (format!("{group}/{version}"), rest),
+impl<'p> ApiPath<'p> {
+    /// Reads a path as an API server does; `None` if it names neither an object nor a list.
+    pub fn parse(path: &'p str) -> Option<Self> {
+        let path = path.split('?').next().unwrap_or_default();
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let (api_version, rest) = group_version(&parts)?;
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
+            rest => ("", rest),
+        };
+        let (resource, name) = match rest {
+            [resource] => (*resource, ""),
+            [resource, name] => (*resource, *name),
             _ => return None,
         };
+        Some(Self {
+            api_version,
+            resource,
+            namespace,
+            name,
+        })
+    }
+
+    /// Reads a path as the fake client does.
+    pub(crate) fn parse_as_fake(path: &'p str) -> Option<Self> {
+        let parts: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
+        let (api_version, rest) = group_version(&parts)?;
         let (namespace, rest) = match rest {
             ["namespaces", namespace, rest @ ..] => (*namespace, rest),
             rest => ("", rest),
@@ -170,6 +232,15 @@ impl<'p> Place<'p> {
             namespace,
             name: rest.get(1).copied().unwrap_or_default(),
         })
+    }
+}
+
+/// The group and version at the start of a path, and what follows.
+fn group_version<'s, 'p>(parts: &'s [&'p str]) -> Option<(String, &'s [&'p str])> {
+    match parts {
+        ["api", version, rest @ ..] => Some(((*version).to_owned(), rest)),
+        ["apis", group, version, rest @ ..] => Some((format!("{group}/{version}"), rest)),
+        _ => None,
     }
 }
 

@@ -35,7 +35,6 @@ pub struct FieldError {
     pub fault: Fault,
     /// Where.
     pub field: String,
-    /// With which value.
     pub bad_value: BadValue,
 }
 
@@ -71,7 +70,6 @@ pub struct Violation {
     pub id: &'static str,
     /// The reason, in short.
     pub reason: &'static str,
-    /// The details.
     pub detail: String,
     /// The fields at fault; `None` if the check does not list them.
     pub errors: Option<Vec<FieldError>>,
@@ -90,109 +88,73 @@ struct Check {
     revisions: &'static [Revision],
 }
 
+const fn check(id: &'static str, level: Level, revisions: &'static [Revision]) -> Check {
+    Check { id, level, revisions }
+}
+
 /// In the order of upstream's files.
 const CHECKS: [Check; 18] = [
-    Check {
-        id: "allowPrivilegeEscalation",
-        level: Level::Restricted,
-        revisions: &[
+    check(
+        "allowPrivilegeEscalation",
+        Level::Restricted,
+        &[
             (8, restricted::privilege_escalation),
             (25, restricted::privilege_escalation_except_windows),
         ],
-    },
-    Check {
-        id: "appArmorProfile",
-        level: Level::Baseline,
-        revisions: &[(0, baseline::app_armor)],
-    },
-    Check {
-        id: "capabilities_baseline",
-        level: Level::Baseline,
-        revisions: &[(0, baseline::capabilities)],
-    },
-    Check {
-        id: "capabilities_restricted",
-        level: Level::Restricted,
-        revisions: &[
+    ),
+    check("appArmorProfile", Level::Baseline, &[(0, baseline::app_armor)]),
+    check("capabilities_baseline", Level::Baseline, &[(0, baseline::capabilities)]),
+    check(
+        "capabilities_restricted",
+        Level::Restricted,
+        &[
             (22, restricted::capabilities),
             (25, restricted::capabilities_except_windows),
         ],
-    },
-    Check {
-        id: "hostNamespaces",
-        level: Level::Baseline,
-        revisions: &[(0, baseline::host_namespaces)],
-    },
-    Check {
-        id: "hostPathVolumes",
-        level: Level::Baseline,
-        revisions: &[(0, baseline::host_path_volumes)],
-    },
-    Check {
-        id: "hostPorts",
-        level: Level::Baseline,
-        revisions: &[(0, baseline::host_ports)],
-    },
-    Check {
-        id: "hostProbesAndHostLifecycle",
-        level: Level::Baseline,
-        revisions: &[(34, baseline::host_probes)],
-    },
-    Check {
-        id: "privileged",
-        level: Level::Baseline,
-        revisions: &[(0, baseline::privileged)],
-    },
-    Check {
-        id: "procMount",
-        level: Level::Baseline,
-        revisions: &[(0, baseline::proc_mount)],
-    },
-    Check {
-        id: "restrictedVolumes",
-        level: Level::Restricted,
-        revisions: &[(0, restricted::volumes)],
-    },
-    Check {
-        id: "runAsNonRoot",
-        level: Level::Restricted,
-        revisions: &[(0, restricted::run_as_non_root)],
-    },
-    Check {
-        id: "runAsUser",
-        level: Level::Restricted,
-        revisions: &[(23, restricted::run_as_user)],
-    },
-    Check {
-        id: "seLinuxOptions",
-        level: Level::Baseline,
-        revisions: &[(0, baseline::se_linux_1_0), (31, baseline::se_linux_1_31)],
-    },
-    Check {
-        id: "seccompProfile_baseline",
-        level: Level::Baseline,
-        revisions: &[(0, seccomp::annotations), (19, seccomp::baseline)],
-    },
-    Check {
-        id: "seccompProfile_restricted",
-        level: Level::Restricted,
-        revisions: &[(19, seccomp::restricted), (25, seccomp::restricted_except_windows)],
-    },
-    Check {
-        id: "sysctls",
-        level: Level::Baseline,
-        revisions: &[
+    ),
+    check("hostNamespaces", Level::Baseline, &[(0, baseline::host_namespaces)]),
+    check("hostPathVolumes", Level::Baseline, &[(0, baseline::host_path_volumes)]),
+    check("hostPorts", Level::Baseline, &[(0, baseline::host_ports)]),
+    check(
+        "hostProbesAndHostLifecycle",
+        Level::Baseline,
+        &[(34, baseline::host_probes)],
+    ),
+    check("privileged", Level::Baseline, &[(0, baseline::privileged)]),
+    check("procMount", Level::Baseline, &[(0, baseline::proc_mount)]),
+    check("restrictedVolumes", Level::Restricted, &[(0, restricted::volumes)]),
+    check("runAsNonRoot", Level::Restricted, &[(0, restricted::run_as_non_root)]),
+    check("runAsUser", Level::Restricted, &[(23, restricted::run_as_user)]),
+    check(
+        "seLinuxOptions",
+        Level::Baseline,
+        &[(0, baseline::se_linux_1_0), (31, baseline::se_linux_1_31)],
+    ),
+    check(
+        "seccompProfile_baseline",
+        Level::Baseline,
+        &[(0, seccomp::annotations), (19, seccomp::baseline)],
+    ),
+    check(
+        "seccompProfile_restricted",
+        Level::Restricted,
+        &[(19, seccomp::restricted), (25, seccomp::restricted_except_windows)],
+    ),
+    check(
+        "sysctls",
+        Level::Baseline,
+        &[
             (0, baseline::sysctls_1_0),
             (27, baseline::sysctls_1_27),
             (29, baseline::sysctls_1_29),
             (32, baseline::sysctls_1_32),
         ],
-    },
-    Check {
-        id: "windowsHostProcess",
-        level: Level::Baseline,
-        revisions: &[(0, baseline::windows_host_process)],
-    },
+    ),
+    check(
+        "windowsHostProcess",
+        Level::Baseline,
+        &[(0, baseline::windows_host_process)],
+    ),
 ];
 
 /// The checks that a Pod violates. Every level other than the baseline has them all.
@@ -271,7 +233,6 @@ pub(super) fn quoted<S: AsRef<str>>(texts: impl IntoIterator<Item = S>) -> Strin
     texts.join(", ")
 }
 
-/// Containers by their names.
 pub(super) fn containers_text(names: &[String]) -> String {
     format!("{} {}", plural("container", "containers", names.len()), quoted(names))
 }

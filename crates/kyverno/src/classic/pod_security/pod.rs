@@ -20,7 +20,6 @@ use kyvtest_go_compat::{
 /// The metadata and the specification of a Pod.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Pod {
-    /// The metadata.
     pub metadata: Data,
     /// The specification.
     pub spec: Data,
