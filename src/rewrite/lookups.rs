@@ -16,10 +16,11 @@ use kyvtest_kyverno::{
         variables::{substitute_all, substitute_string},
     },
 };
+use kyvtest_migrate::Replaced;
 use kyvtest_model::{kube::Operation, policy::ClassicPolicy};
 use serde_json::Value as Json;
 
-use super::inverse;
+use super::{decisions::partners, inverse};
 use crate::{
     run::{ApiPath, SuiteValues},
     suite::{Resource, Row, Suite},
@@ -54,11 +55,11 @@ pub(super) struct Lookup {
     pub(super) value: Json,
 }
 
-/// The lookups of the rules that a row is about, on its resources.
-pub(super) fn of_row(suite: &Suite, row: &Row) -> Vec<Lookup> {
-    let mut policies = suite.policies.classic();
+/// The lookups of the rules that a row is about, and of those that share a policy with them, on its resources.
+pub(super) fn of_row(suite: &Suite, row: &Row, policies: &[Replaced]) -> Vec<Lookup> {
+    let mut classic = suite.policies.classic();
     let Some(policy) =
-        policies.find(|policy| row.policy.value.rsplit('/').next() == Some(policy.metadata.name.value.as_str()))
+        classic.find(|policy| row.policy.value.rsplit('/').next() == Some(policy.metadata.name.value.as_str()))
     else {
         return Vec::new();
     };
@@ -73,11 +74,16 @@ pub(super) fn of_row(suite: &Suite, row: &Row) -> Vec<Lookup> {
     if resources.is_empty() {
         resources = suite.resources.iter().collect();
     }
-    let rule = row.rule.as_ref().map(|rule| rule.value.as_str());
+    let rules = row.rule.as_ref().map(|rule| {
+        let replaced = policies.iter().find(|replaced| replaced.key == row.policy.value);
+        let mut rules = replaced.map_or_else(Vec::new, |replaced| partners(&replaced.migration, &rule.value));
+        rules.push(rule.value.clone());
+        rules
+    });
     let mut found: Vec<Lookup> = Vec::new();
     for lookup in resources
         .into_iter()
-        .flat_map(|resource| of_resource(suite, policy, rule, resource))
+        .flat_map(|resource| of_resource(suite, policy, rules.as_deref(), resource))
     {
         if !found.contains(&lookup) {
             found.push(lookup);
@@ -86,7 +92,7 @@ pub(super) fn of_row(suite: &Suite, row: &Row) -> Vec<Lookup> {
     found
 }
 
-fn of_resource(suite: &Suite, policy: &ClassicPolicy, name: Option<&str>, resource: &Resource) -> Vec<Lookup> {
+fn of_resource(suite: &Suite, policy: &ClassicPolicy, names: Option<&[String]>, resource: &Resource) -> Vec<Lookup> {
     let values = SuiteValues {
         suite,
         resource: &resource.name,
@@ -98,7 +104,8 @@ fn of_resource(suite: &Suite, policy: &ClassicPolicy, name: Option<&str>, resour
         let own = rule.name.value.as_str();
         let plain = own.strip_prefix("autogen-").unwrap_or(own);
         let plain = plain.strip_prefix("cronjob-").unwrap_or(plain);
-        if name.is_some_and(|name| name != own && name != plain) {
+        let is_meant = |names: &[String]| names.iter().any(|name| name == own || name == plain);
+        if !names.is_none_or(is_meant) {
             continue;
         }
         let outside = values.outside(policy_name, own, "", &NoHost);

@@ -58,7 +58,7 @@ fn indent(text: &str) -> String {
 }
 
 /// Walks over the characters outside of string literals, with the depth of brackets before each.
-fn walk(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
+pub(crate) fn outside_texts(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
     let mut depth = 0_usize;
     let mut quote: Option<char> = None;
     let mut escaped = false;
@@ -91,7 +91,7 @@ fn walk(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
 fn split<'t>(text: &'t str, operator: &str) -> Vec<&'t str> {
     let mut parts = Vec::new();
     let mut from = 0;
-    for (at, _, depth) in walk(text) {
+    for (at, _, depth) in outside_texts(text) {
         if depth == 0 && at >= from && text[at..].starts_with(operator) {
             parts.push(&text[from..at]);
             from = at + operator.len();
@@ -105,7 +105,7 @@ fn split<'t>(text: &'t str, operator: &str) -> Vec<&'t str> {
 fn last_group(text: &str) -> Option<(usize, usize)> {
     let mut open = None;
     let mut best: Option<(usize, usize)> = None;
-    for (at, c, depth) in walk(text) {
+    for (at, c, depth) in outside_texts(text) {
         match c {
             '(' if depth == 0 => open = Some(at),
             ')' if depth == 1 => {

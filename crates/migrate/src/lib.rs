@@ -34,6 +34,7 @@ mod samples;
 mod scope;
 mod settings;
 mod suite;
+mod unite;
 mod verify_images;
 mod whole;
 

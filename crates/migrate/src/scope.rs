@@ -26,7 +26,7 @@ pub struct Scope {
     /// Context entries without a translation: Kyverno loads an entry when it is read, so an unread one does not matter.
     refused: Vec<(String, Refusal)>,
     /// Loop variables in use, so that a new one never captures another.
-    loops: usize,
+    loops: Vec<String>,
     /// The kinds under review, each with its API version; empty if they are not known.
     kinds: Vec<(String, String)>,
     /// When the object under review is looked at.
@@ -120,18 +120,22 @@ impl Scope {
 
     /// Whether a loop variable is in force: what is written here cannot move out.
     pub(crate) fn is_in_loop(&self) -> bool {
-        self.loops > 0
+        !self.loops.is_empty()
     }
 
-    /// A scope with one more loop, and the name of its variable. `hint` is a word for the elements (`container`).
+    /// A scope with one more loop, and the name of its variable. `hint` is a word for the elements (`container`); elements of a
+    /// second list of the same kind are others (`otherContainer`).
     pub fn enter(&self, hint: &str) -> (Self, String) {
+        let is_free = |name: &String| !self.loops.contains(name);
+        let (first, rest) = hint.split_at(hint.len().min(1));
+        let prefixed = |prefix: &str| format!("{prefix}{}{rest}", first.to_ascii_uppercase());
+        let numbered = (2..).map(|number| format!("{hint}{number}"));
+        let mut names = [hint.to_owned(), prefixed("other"), prefixed("inner")]
+            .into_iter()
+            .chain(numbered);
+        let name = names.find(is_free).unwrap_or_default();
         let mut inner = self.clone();
-        inner.loops += 1;
-        let name = if self.loops == 0 {
-            hint.to_owned()
-        } else {
-            format!("{hint}{}", inner.loops)
-        };
+        inner.loops.push(name.clone());
         (inner, name)
     }
 }
