@@ -84,8 +84,7 @@ pub fn rewrite(
 /// The notes of a file, and that the original does not pass. `original` counts its rows and those that fail.
 fn noted(mut notes: Vec<String>, (rows, failing): (usize, usize)) -> Vec<String> {
     if failing > 0 {
-        let note =
-            format!("the original fails {failing} of {rows} results as well; the new results are not compared with it");
+        let note = format!("`kyvtest run` fails {failing} of {rows} results of the original as well");
         notes.insert(0, note);
     }
     notes
@@ -282,8 +281,7 @@ impl Rewriter<'_> {
         } else {
             self.run(&second.text, &companions)?
         };
-        let failing = original.iter().filter(|case| case.outcome.fails()).count();
-        second.original = (original.len(), failing);
+        second.original = self.counted(suites);
         second.refusal = refusal(&original, &after, unreplaced(suites, mocks));
         let taken = before.map(|before| before.files.as_slice()).unwrap_or_default();
         for companion in companions {
@@ -301,6 +299,16 @@ impl Rewriter<'_> {
             now: self.now,
             ..Settings::new(true)
         }
+    }
+
+    /// How many results the original has as `kyvtest run` sees it, which is stricter than `kyverno test`, and how many of them fail.
+    fn counted(&self, suites: &[Suite]) -> (usize, usize) {
+        let settings = Settings {
+            now: self.now,
+            ..Settings::new(false)
+        };
+        let cases: Vec<Case> = suites.iter().flat_map(|suite| run(suite, &settings).cases).collect();
+        (cases.len(), cases.iter().filter(|case| case.outcome.fails()).count())
     }
 
     /// Reads a text in place of the test file.

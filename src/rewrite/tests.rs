@@ -128,7 +128,7 @@ fn rows_of_rules_that_share_a_policy_are_joined() {
 fn a_suite_whose_original_fails_says_so() {
     let names = ["policy.yaml", "resources.yaml", "kyverno-test.yaml"];
     let notes = Fixture::new("failing-suite", &names).rewritten.notes;
-    let first = "the original fails 1 of 2 results as well; the new results are not compared with it";
+    let first = "`kyvtest run` fails 1 of 2 results of the original as well";
     assert_eq!(notes.first().map(String::as_str), Some(first));
 }
 
