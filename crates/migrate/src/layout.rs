@@ -30,6 +30,16 @@ fn broken(text: &str, width: usize) -> String {
         let (yes, no) = (broken(yes, width), broken(no, width));
         return format!("{} ?\n{} :\n{}", broken(condition, width), indent(&yes), indent(&no));
     }
+    if let Some(list) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'))
+        && last_bracket(text) == text.len() - 1
+    {
+        return format!("[\n{}\n]", indent(&filled(&split(list, ", "), width.saturating_sub(2))));
+    }
+    let sum = split(text, " + ");
+    if sum.len() > 1 && split(text, " == ").len() == 1 && split(text, " in ").len() == 1 {
+        let lines: Vec<String> = sum.iter().map(|part| broken(part, width)).collect();
+        return lines.join(" +\n");
+    }
     match last_group(text) {
         Some((open, close)) if close - open > 20 => {
             let (head, tail) = (&text[..=open], &text[close..]);
@@ -46,6 +56,32 @@ fn broken(text: &str, width: usize) -> String {
         }
         _ => text.to_owned(),
     }
+}
+
+/// As many items of a list on each line as it has room for.
+fn filled(items: &[&str], width: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for (number, item) in items.iter().enumerate() {
+        let item = if number + 1 < items.len() {
+            format!("{item},")
+        } else {
+            (*item).to_owned()
+        };
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + item.chars().count() < width => {
+                line.push(' ');
+                line.push_str(&item);
+            }
+            _ => lines.push(item),
+        }
+    }
+    lines.join("\n")
+}
+
+/// Where the bracket at the start of a text is closed.
+fn last_bracket(text: &str) -> usize {
+    let closing = outside_texts(text).find(|(_, c, depth)| *c == ']' && *depth == 1);
+    closing.map_or(0, |(at, _, _)| at)
 }
 
 fn is_name(text: &str) -> bool {

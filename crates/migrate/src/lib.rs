@@ -37,6 +37,7 @@ mod suite;
 mod unite;
 mod verify_images;
 mod whole;
+mod words;
 
 pub use cleanup::migrate_cleanup;
 pub use exception::{MigratedException, Replaced, migrate_exception};

@@ -388,6 +388,25 @@ fn failed(refusal: Refusal) -> Failed {
     })
 }
 
+/// The ways to translate a rule, from the one that reads best: fewer policies are better.
+fn styles(source: Source<'_>, keeps_existing: bool, discovery: &Discovery) -> Vec<Style> {
+    let mut styles: Vec<Style> = Vec::new();
+    for (deletions, literal) in [(false, false), (false, true), (true, true)] {
+        let all = [Preconditions::Match, Preconditions::Or, Preconditions::Choose];
+        let mut own = all.map(|preconditions| Style {
+            preconditions,
+            deletions,
+            literal,
+            keeps_existing,
+        });
+        if source.rule.preconditions.is_some() {
+            own.sort_by_cached_key(|style| drafts(source, *style, discovery).map_or(usize::MAX, |drafts| drafts.len()));
+        }
+        styles.extend(own);
+    }
+    styles
+}
+
 /// The best translation of a rule.
 fn best(
     policy: &ClassicPolicy,
@@ -431,15 +450,7 @@ fn best(
     let mut tried: Vec<Vec<Draft>> = Vec::new();
     let mut tested = None;
     let mut refuted: Option<Failed> = None;
-    let styles = [false, true].into_iter().flat_map(|deletions| {
-        let all = [Preconditions::Match, Preconditions::Or, Preconditions::Choose];
-        all.into_iter().map(move |preconditions| Style {
-            preconditions,
-            deletions,
-            keeps_existing: keeps,
-        })
-    });
-    for style in styles {
+    for style in styles(source, keeps, discovery) {
         // Without preconditions and context there is nothing that could fail to evaluate.
         let plain = rule.preconditions.is_none() && rule.context.is_none();
         if style.deletions && (plain || tested.is_some()) {
@@ -458,7 +469,7 @@ fn best(
         let mut proof = options.proof.clone();
         if tested.is_some() {
             proof.tries = 0;
-            proof.cases /= 4;
+            proof.cases /= if style.literal { 1 } else { 4 };
         }
         let comparison = compare_sides(&left, &right, discovery, &proof);
         let objects = assemble::objects(policy, base, &drafts);

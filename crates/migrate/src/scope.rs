@@ -1,5 +1,7 @@
 //! What names mean where a classic expression is translated.
 
+use kyvtest_model::kube::Operation;
+
 use crate::{
     Expr, Refusal,
     check::Target,
@@ -31,6 +33,8 @@ pub struct Scope {
     kinds: Vec<(String, String)>,
     /// When the object under review is looked at.
     seen: Seen,
+    /// The operations that requests may have; empty if they are not known.
+    operations: Vec<Operation>,
 }
 
 impl Scope {
@@ -42,6 +46,16 @@ impl Scope {
     /// Says when the object under review is looked at.
     pub(crate) fn set_seen(&mut self, seen: Seen) {
         self.seen = seen;
+    }
+
+    /// Says which operations requests may have: conditions on the operation that hold for all or none of them are decided.
+    pub(crate) fn set_operations(&mut self, operations: Vec<Operation>) {
+        self.operations = operations;
+    }
+
+    /// The operations that requests may have; empty if they are not known.
+    pub(crate) fn operations(&self) -> &[Operation] {
+        &self.operations
     }
 
     /// What is known of a value.

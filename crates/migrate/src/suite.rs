@@ -87,7 +87,7 @@ pub struct RewrittenSuite {
     pub copied: Vec<String>,
     /// Files to write beside the test file, by name.
     pub files: Vec<(String, String)>,
-    /// How many rows the original has and how many of them fail, each counted by resource.
+    /// How many results the original has, and how many of them fail.
     pub original: (usize, usize),
     /// Why the rewritten file does not pass as the original does; it is not written then.
     pub refusal: Option<Refusal>,
