@@ -211,7 +211,7 @@ fn selection(root: &str, number: usize, places: &Places) -> String {
     let pod = at("").unwrap_or_default();
     match (at("controllers"), at("cronjobs")) {
         (Some(controllers), Some(cronjobs)) => {
-            format!("{root}.kind == 'Pod' ? {pod} :\n{root}.kind == 'CronJob' ? {cronjobs} :\n{controllers}",)
+            format!("{root}.kind == 'Pod' ? {pod} :\n{root}.kind == 'CronJob' ? {cronjobs} :\n{controllers}")
         }
         (Some(other), None) | (None, Some(other)) => format!("{root}.kind == 'Pod' ? {pod} : {other}"),
         (None, None) => pod,
