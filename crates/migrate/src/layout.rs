@@ -42,7 +42,13 @@ fn broken(text: &str, width: usize) -> String {
     }
     match last_group(text) {
         Some((open, close)) if close - open > 20 => {
-            let (head, tail) = (&text[..=open], &text[close..]);
+            // What comes before and after may be long itself.
+            let tail = format!("){}", broken(&text[close + 1..], width));
+            let head = if open > width && last_group(&text[..open]).is_some() {
+                format!("{}(", broken(&text[..open], width))
+            } else {
+                text[..=open].to_owned()
+            };
             let inner = &text[open + 1..close];
             let args = split(inner, ", ");
             let inner = match args.as_slice() {
@@ -169,5 +175,17 @@ mod tests {
             "variables.allContainers.all(container,\n  container.image != '' && container.name != 'a || b'\n)"
         );
         assert_eq!(broken("aaaa && bbbb || cccc", 12), "aaaa && bbbb ||\ncccc");
+        assert_eq!(broken("aaaa + bbbb + cccc", 12), "aaaa +\nbbbb +\ncccc");
+    }
+
+    #[test]
+    fn lists_are_filled_and_long_receivers_are_broken() {
+        let list = "['a', 'bb', 'ccc', 'dddd', 'eeeee']";
+        assert_eq!(broken(list, 20), "[\n  'a', 'bb', 'ccc',\n  'dddd', 'eeeee'\n]");
+        let text = "variables.containers.map(container, container.resources.limits.memory).all(memory, memory < variables.limit)";
+        assert_eq!(
+            broken(text, 50),
+            "variables.containers.map(container,\n  container.resources.limits.memory\n).all(memory, memory < variables.limit)"
+        );
     }
 }
