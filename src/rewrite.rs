@@ -6,6 +6,7 @@
 //! that does not pass as the original does is refused.
 
 mod companions;
+mod decisions;
 mod inverse;
 mod lookups;
 mod mocks;
@@ -22,6 +23,7 @@ use serde_json::Value as Json;
 
 use self::{
     companions::{CONTEXT, Companion},
+    decisions::Decisions,
     mocks::{Group, Mocks, Reading},
 };
 use crate::{
@@ -82,8 +84,18 @@ fn add(whole: &mut Option<RewrittenSuite>, part: RewrittenSuite) {
 fn with_text(whole: Option<RewrittenSuite>, texts: &[String]) -> Option<RewrittenSuite> {
     whole.map(|whole| RewrittenSuite {
         text: texts.concat(),
+        notes: noted(whole.notes, whole.original),
         ..whole
     })
+}
+
+/// The notes of a file, and that the original does not pass. `original` counts its rows and those that fail.
+fn noted(mut notes: Vec<String>, (rows, failing): (usize, usize)) -> Vec<String> {
+    if failing > 0 {
+        let note = format!("`kyvtest run` fails {failing} of {rows} results of the original as well");
+        notes.insert(0, note);
+    }
+    notes
 }
 
 /// The documents of a file, each with the line that separates it from the one before. Documents of comments belong to the next.
@@ -110,6 +122,8 @@ fn joined(mut first: RewrittenSuite, second: RewrittenSuite) -> RewrittenSuite {
     first.notes.extend(second.notes);
     first.copied.extend(second.copied);
     first.files.extend(second.files);
+    first.original.0 += second.original.0;
+    first.original.1 += second.original.1;
     first.refusal = first.refusal.or(second.refusal);
     first
 }
@@ -130,10 +144,11 @@ impl Rewriter<'_> {
         let [suite] = suites.as_slice() else {
             return self.part(text, &suites, &Mocks::default(), before);
         };
+        let policies = self.policies_of(&suites);
         let mut best: Option<RewrittenSuite> = None;
         let mut tried: Vec<Group> = Vec::new();
         for reading in [Reading::Texts, Reading::Values] {
-            let groups = mocks::groups(suite, reading);
+            let groups = mocks::groups(suite, &policies, reading);
             if tried == groups {
                 break;
             }
@@ -146,6 +161,13 @@ impl Rewriter<'_> {
             tried = groups;
         }
         Ok(best)
+    }
+
+    /// The migrated policies that a document reads: another policy of the same name may be elsewhere.
+    fn policies_of(&self, suites: &[Suite]) -> Vec<Replaced> {
+        let read = |file: &str| suites.iter().any(|suite| reads(suite, self.test, file));
+        let policies = self.policies.iter().filter(|(file, _)| read(file));
+        policies.map(|(_, replaced)| replaced.clone()).collect()
     }
 
     /// Rewrites a document as one for each group of rows.
@@ -201,13 +223,7 @@ impl Rewriter<'_> {
             .iter()
             .flat_map(|suite| new_paths(suite, test, self.moved))
             .collect();
-        // Another policy of the same name may be elsewhere.
-        let policies: Vec<Replaced> = self
-            .policies
-            .iter()
-            .filter(|(file, _)| suites.iter().any(|suite| reads(suite, test, file)))
-            .map(|(_, replaced)| replaced.clone())
-            .collect();
+        let policies = self.policies_of(suites);
         let discovery = Discovery::kubernetes();
         let types = |name: &str, kind: Option<&str>| types(suites, &discovery, name, kind);
         let operations = |policy: &str, resource: &str| operation(suites, policy, resource);
@@ -218,6 +234,7 @@ impl Rewriter<'_> {
         let settings = self.settings();
         let original: LazyCell<Vec<Case>, _> =
             LazyCell::new(|| suites.iter().flat_map(|suite| run(suite, &settings).cases).collect());
+        let decisions = Decisions::new(self, text, &policies);
         let attempt = |reports: &dyn Fn(&str, &str) -> Option<Reported>| {
             let suite = kyvtest_migrate::Suite {
                 policies: &policies,
@@ -226,6 +243,7 @@ impl Rewriter<'_> {
                 operations: &operations,
                 reports,
                 excluded: &|policy, rule, resource| excluded(suites, &original, policy, rule, resource),
+                decides: &|row, rule, resource| decisions.get(row, rule, resource),
                 stays,
                 context: CONTEXT,
             };
@@ -265,6 +283,7 @@ impl Rewriter<'_> {
         } else {
             self.run(&second.text, &companions)?
         };
+        second.original = self.counted(suites);
         second.refusal = refusal(&original, &after, unreplaced(suites, mocks));
         let taken = before.map(|before| before.files.as_slice()).unwrap_or_default();
         for companion in companions {
@@ -282,6 +301,16 @@ impl Rewriter<'_> {
             now: self.now,
             ..Settings::new(true)
         }
+    }
+
+    /// How many results the original has as `kyvtest run` sees it, which is stricter than `kyverno test`, and how many of them fail.
+    fn counted(&self, suites: &[Suite]) -> (usize, usize) {
+        let settings = Settings {
+            now: self.now,
+            ..Settings::new(false)
+        };
+        let cases: Vec<Case> = suites.iter().flat_map(|suite| run(suite, &settings).cases).collect();
+        (cases.len(), cases.iter().filter(|case| case.outcome.fails()).count())
     }
 
     /// Reads a text in place of the test file.
@@ -493,18 +522,22 @@ fn operation(suites: &[Suite], policy: &str, resource: &str) -> Option<String> {
     value.value.root().as_str().map(str::to_owned)
 }
 
+fn of_status(status: Status) -> Reported {
+    match status {
+        Status::Pass => Reported::Pass,
+        Status::Fail | Status::Warn => Reported::Fail,
+        Status::Skip => Reported::Skip,
+        Status::NoMatch => Reported::Nothing,
+        _ => Reported::Error,
+    }
+}
+
 /// The results of the new policies for the resources of the rows that name them.
 fn reported(cases: &[Case]) -> BTreeMap<(String, String), Reported> {
     let mut reported = BTreeMap::new();
     for case in cases {
         let result = match (&case.kyverno, case.outcome) {
-            (Some(answer), _) => match answer.status {
-                Status::Pass => Reported::Pass,
-                Status::Fail | Status::Warn => Reported::Fail,
-                Status::Skip => Reported::Skip,
-                Status::NoMatch => Reported::Nothing,
-                _ => Reported::Error,
-            },
+            (Some(answer), _) => of_status(answer.status),
             (None, Outcome::Fail | Outcome::Unmatched | Outcome::Skip | Outcome::Silent) => Reported::Nothing,
             (None, _) => continue,
         };

@@ -84,6 +84,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
     existing_violations: ExistingWord,
 
+    /// Write policies of its own for each rule
+    ///
+    /// By default rules share a policy if their policies differ only in validations and variables, and no error can hide a
+    /// violation. An exception then lifts all of these rules: split policies if exceptions for single rules are elsewhere.
+    #[arg(long)]
+    split: bool,
+
     /// Continue to ValidatingAdmissionPolicies if the policy has a proven native form
     #[arg(long, value_name = "KIND", value_enum)]
     to: Option<Kind>,
@@ -315,6 +322,8 @@ impl Args {
                 ExistingWord::Keep => Existing::Keep,
                 ExistingWord::Drop => Existing::Drop,
             },
+            split: self.split,
+            exceptions: loaded.exceptions.clone(),
             ..Options::default()
         };
         let policies: Vec<&Policy> = loaded.policies.iter().filter(|policy| is_migrated(policy)).collect();

@@ -17,10 +17,11 @@ use kyvtest_kyverno::{
     },
     offline::GivenValues,
 };
+use kyvtest_migrate::Replaced;
 use kyvtest_model::{kube::Operation, policy::ClassicPolicy};
 use serde_json::Value as Json;
 
-use super::inverse;
+use super::{decisions::partners, inverse};
 use crate::{
     run::given_values,
     suite::{Resource, Row, Suite},
@@ -55,11 +56,11 @@ pub(super) struct Lookup {
     pub(super) value: Json,
 }
 
-/// The lookups of the rules that a row is about, on its resources.
-pub(super) fn of_row(suite: &Suite, row: &Row) -> Vec<Lookup> {
-    let mut policies = suite.policies.classic();
+/// The lookups of the rules that a row is about, and of those that share a policy with them, on its resources.
+pub(super) fn of_row(suite: &Suite, row: &Row, policies: &[Replaced]) -> Vec<Lookup> {
+    let mut classic = suite.policies.classic();
     let Some(policy) =
-        policies.find(|policy| row.policy.value.rsplit('/').next() == Some(policy.metadata.name.value.as_str()))
+        classic.find(|policy| row.policy.value.rsplit('/').next() == Some(policy.metadata.name.value.as_str()))
     else {
         return Vec::new();
     };
@@ -74,12 +75,17 @@ pub(super) fn of_row(suite: &Suite, row: &Row) -> Vec<Lookup> {
     if resources.is_empty() {
         resources = suite.resources.iter().collect();
     }
-    let rule = row.rule.as_ref().map(|rule| rule.value.as_str());
+    let rules = row.rule.as_ref().map(|rule| {
+        let replaced = policies.iter().find(|replaced| replaced.key == row.policy.value);
+        let mut rules = replaced.map_or_else(Vec::new, |replaced| partners(&replaced.migration, &rule.value));
+        rules.push(rule.value.clone());
+        rules
+    });
     let values = given_values(suite, true);
     let mut found: Vec<Lookup> = Vec::new();
     for lookup in resources
         .into_iter()
-        .flat_map(|resource| of_resource(&values, policy, rule, resource))
+        .flat_map(|resource| of_resource(&values, policy, rules.as_deref(), resource))
     {
         if !found.contains(&lookup) {
             found.push(lookup);
@@ -88,7 +94,12 @@ pub(super) fn of_row(suite: &Suite, row: &Row) -> Vec<Lookup> {
     found
 }
 
-fn of_resource(values: &GivenValues, policy: &ClassicPolicy, name: Option<&str>, resource: &Resource) -> Vec<Lookup> {
+fn of_resource(
+    values: &GivenValues,
+    policy: &ClassicPolicy,
+    names: Option<&[String]>,
+    resource: &Resource,
+) -> Vec<Lookup> {
     let values = values.of(&resource.name, Operation::Create);
     let policy_name = policy.metadata.name.value.as_str();
     let mut found = Vec::new();
@@ -96,7 +107,8 @@ fn of_resource(values: &GivenValues, policy: &ClassicPolicy, name: Option<&str>,
         let own = rule.name.value.as_str();
         let plain = own.strip_prefix("autogen-").unwrap_or(own);
         let plain = plain.strip_prefix("cronjob-").unwrap_or(plain);
-        if name.is_some_and(|name| name != own && name != plain) {
+        let is_meant = |names: &[String]| names.iter().any(|name| name == own || name == plain);
+        if !names.is_none_or(is_meant) {
             continue;
         }
         let outside = values.outside(policy_name, own, "", &NoHost);

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kyvtest_migrate::Replaced;
 use kyvtest_model::kube::{Discovery, GroupVersionKind, GroupVersionResource};
 use serde_json::{Value as Json, json};
 
@@ -38,10 +39,10 @@ pub(super) struct Group {
 }
 
 /// Divides the rows of a suite by what they look up; the first group has the rows that look nothing up.
-pub(super) fn groups(suite: &Suite, reading: Reading) -> Vec<Group> {
+pub(super) fn groups(suite: &Suite, policies: &[Replaced], reading: Reading) -> Vec<Group> {
     let mut groups = vec![Group::default()];
     for (index, row) in suite.rows().iter().enumerate() {
-        let lookups = lookups::of_row(suite, row);
+        let lookups = lookups::of_row(suite, row, policies);
         let fits = groups
             .iter()
             .position(|group| group.mocks.with(&lookups, reading).is_some());

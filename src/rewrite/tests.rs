@@ -45,11 +45,20 @@ impl Fixture {
         }
         let policies = loaded(&text("policy.yaml"), Purpose::Policies);
         let discovery = Discovery::kubernetes();
+        let exceptions = if names.contains(&"exception.yaml") {
+            loaded(&text("exception.yaml"), Purpose::Exceptions).exceptions
+        } else {
+            Vec::new()
+        };
+        let options = Migrating {
+            exceptions: exceptions.clone(),
+            ..Migrating::default()
+        };
         let replaced: Vec<Replaced> = policies
             .classic()
             .map(|policy| Replaced {
                 key: policy.key(),
-                migration: migrate(policy, &discovery, &Migrating::default()),
+                migration: migrate(policy, &discovery, &options),
             })
             .collect();
         let yaml = |object: &serde_json::Value| Document::from(object).root().to_yaml();
@@ -60,9 +69,8 @@ impl Fixture {
             new: vec![(format!("new-{name}.yaml"), text)],
         };
         let mut replacements = vec![moved("policy", objects.collect::<Vec<_>>().join("---\n"))];
-        if names.contains(&"exception.yaml") {
-            let exceptions = loaded(&text("exception.yaml"), Purpose::Exceptions);
-            let exception = migrate_exception(&exceptions.exceptions[0], &replaced);
+        for exception in &exceptions {
+            let exception = migrate_exception(exception, &replaced);
             let exception = exception.expect("a translation").expect("a migrated rule");
             replacements.push(moved("exception", yaml(&exception.object)));
         }
@@ -108,6 +116,20 @@ impl Fixture {
 fn a_rewritten_suite_passes_as_the_original_did() {
     let names = ["policy.yaml", "exception.yaml", "resources.yaml", "kyverno-test.yaml"];
     Fixture::new("suite", &names).passes_as_recorded();
+}
+
+#[test]
+fn rows_of_rules_that_share_a_policy_are_joined() {
+    let names = ["policy.yaml", "resources.yaml", "kyverno-test.yaml"];
+    Fixture::new("shared-policy-suite", &names).passes_as_recorded();
+}
+
+#[test]
+fn a_suite_whose_original_fails_says_so() {
+    let names = ["policy.yaml", "resources.yaml", "kyverno-test.yaml"];
+    let notes = Fixture::new("failing-suite", &names).rewritten.notes;
+    let first = "`kyvtest run` fails 1 of 2 results of the original as well";
+    assert_eq!(notes.first().map(String::as_str), Some(first));
 }
 
 #[test]

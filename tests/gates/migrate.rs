@@ -10,7 +10,7 @@ use kyvtest::{
     cel::host::Mocks,
     diagnostic::Sources,
     kube::{Discovery, GroupVersionKind, Operation, Request, UserInfo, World},
-    migrate::{Options, RuleLabel, migrate},
+    migrate::{Migration, Options, RuleLabel, migrate},
     policy::{self, ClassicPolicy, Loaded, Purpose},
     prove::{body::Side, calls::Calls, server::Server, witness::Scenario},
     value::Document,
@@ -173,20 +173,33 @@ fn check(row: &Value) -> Result<(), String> {
         return Ok(());
     }
     let migration = migrate(policy, &discovery, &Options::default());
-    for (rule, migrated) in policy.spec.rules.iter().zip(&migration.rules) {
+    let split = Options {
+        split: true,
+        ..Options::default()
+    };
+    let apart = migrate(policy, &discovery, &split);
+    let effect = |objects: &[Value]| -> Result<Effect, String> {
+        let side = Side::from_objects(objects, &discovery)?;
+        Ok(side.decide(&scenario, &discovery, &Mocks::new()).effect)
+    };
+    let object = Document::from_yaml(text(row, "policy")).map_err(|error| error.clone())?;
+    let object = object.root().to_serde();
+    for (rule, migrated) in policy.spec.rules.iter().zip(&apart.rules) {
         if matches!(migrated.label, RuleLabel::NotMigrated(_)) {
             continue;
         }
-        let object = Document::from_yaml(text(row, "policy")).map_err(|error| error.clone())?;
-        let mut object = object.root().to_serde();
+        let mut object = object.clone();
         object["spec"]["rules"] = serde_json::json!([rule.source.document().root().to_serde()]);
-        let before = Side::from_objects(&[object], &discovery)?;
-        let after = Side::from_objects(&migrated.objects, &discovery)?;
-        let effect = |side: &Side| -> Effect { side.decide(&scenario, &discovery, &Mocks::new()).effect };
-        let (before, after) = (effect(&before), effect(&after));
+        let (before, after) = (effect(&[object])?, effect(&migrated.objects)?);
         if before != after {
             return Err(format!("rule {}: {before} became {after}", rule.name.value));
         }
+    }
+    // Rules that share a policy decide as policies of their own do.
+    let all = |migration: &Migration| migration.objects().cloned().collect::<Vec<Value>>();
+    let (together, apart) = (effect(&all(&migration))?, effect(&all(&apart))?);
+    if together != apart {
+        return Err(format!("all rules: {apart} became {together} in shared policies"));
     }
     Ok(())
 }

@@ -144,7 +144,15 @@ fn migrated_policies_are_stored_and_cheap() {
         .par_iter()
         .flat_map_iter(|policy| {
             let migration = migrate(policy, &discovery, &Options::default());
-            let objects: Vec<Value> = migration.objects().cloned().collect();
+            let mut objects: Vec<Value> = migration.objects().cloned().collect();
+            if objects.iter().any(|object| migration.rules_of(object).count() > 1) {
+                let split = Options {
+                    split: true,
+                    ..Options::default()
+                };
+                let apart = migrate(policy, &discovery, &split);
+                objects.extend(apart.objects().cloned());
+            }
             let checked = objects.into_iter().map(|object| {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
                 is_stored(&object, &discovery)

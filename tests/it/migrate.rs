@@ -75,6 +75,31 @@ fn json_names_exceptions_and_test_files() {
     assert_eq!(json["suites"][0]["notes"].as_array().map(Vec::len), Some(2));
 }
 
+fn names(args: &[&str]) -> Vec<Vec<String>> {
+    let output = kyvtest(args);
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rules = json["policies"][0]["rules"].as_array().expect("rules");
+    let texts = |rule: &Value| -> Vec<String> {
+        let objects = rule["objects"].as_array().into_iter().flatten();
+        objects.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+    };
+    rules.iter().map(texts).collect()
+}
+
+#[test]
+fn rules_share_a_policy_unless_it_is_split_or_an_exception_names_some_of_them() {
+    let folder = "fixtures/migrate/shared-policy-exception";
+    let policy = format!("{folder}/policy.yaml");
+    assert_eq!(names(&["migrate", &policy, "-o", "json"]), [["service-basics"]; 3]);
+    let apart = [
+        ["service-basics-require-team"],
+        ["service-basics-no-node-ports"],
+        ["service-basics-no-external-ips"],
+    ];
+    assert_eq!(names(&["migrate", &policy, "--split", "-o", "json"]), apart);
+    assert_eq!(names(&["migrate", folder, "-o", "json"]), apart);
+}
+
 #[test]
 fn the_readme_shows_the_policy_before() {
     let page = fs::read_to_string("README.md").expect("the README");

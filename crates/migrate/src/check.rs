@@ -75,11 +75,38 @@ pub(crate) fn define_target(variables: &mut Variables) {
     );
 }
 
-/// Translates the check of a rule for objects of these kinds.
+/// The requests that a check is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Requests<'r> {
+    /// The kinds of the objects, each with its API version.
+    pub(crate) kinds: &'r [(String, String)],
+    pub(crate) operations: &'r [Operation],
+}
+
+/// Which of these operations the rule can deny: its conditions may leave out others.
+pub(crate) fn denied_operations(rule: &Rule, requests: Requests<'_>) -> Vec<Operation> {
+    if !rule.source.document().root().to_json().contains("request.operation") {
+        return requests.operations.to_vec();
+    }
+    let is_denied = |operation: &&Operation| {
+        let one = Requests {
+            operations: std::slice::from_ref(*operation),
+            ..requests
+        };
+        let Ok(check) = translate(rule, Target::Either, one, &mut Variables::default()) else {
+            return true;
+        };
+        let is_met = check.preconditions.is_none_or(|expr| !expr.is_bool(false));
+        is_met && !check.holds.is_bool(true)
+    };
+    requests.operations.iter().filter(is_denied).copied().collect()
+}
+
+/// Translates the check of a rule.
 pub(crate) fn translate(
     rule: &Rule,
     target: Target,
-    kinds: &[(String, String)],
+    requests: Requests<'_>,
     variables: &mut Variables,
 ) -> Result<Check, Refusal> {
     let Some(validate) = &rule.validate else {
@@ -90,18 +117,20 @@ pub(crate) fn translate(
         path: Some(Vec::new()),
     };
     let mut scope = Scope::default();
-    scope.set_kinds(kinds.to_vec());
+    scope.set_kinds(requests.kinds.to_vec());
     scope.bind("request.object", subject.clone());
     if target == Target::Old {
         scope.set_seen(Seen::Stored);
         scope.bind_value("request.operation", Value::literal(&Data::from("CREATE"))?);
+    } else {
+        scope.set_operations(requests.operations.to_vec());
     }
     let mut names = Names::new(scope, variables);
     if let Some(entries) = rule.context.as_ref().filter(|part| !part.node().is_null()) {
         context::context(entries, &mut names);
     }
     let preconditions = match rule.preconditions.as_ref().filter(|part| !part.node().is_null()) {
-        Some(tree) => Some(conditions::conditions(tree, &mut names)?),
+        Some(tree) => Some(conditions::conditions(tree, &mut names)?).filter(|expr| !expr.is_bool(true)),
         None => None,
     };
     let Test { expr: holds, fails } = holds(rule, validate, &subject, &mut names)?;

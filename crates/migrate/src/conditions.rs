@@ -9,7 +9,10 @@ mod membership;
 mod order;
 
 use kyvtest_go_compat::{diagnostic::FileId, value::Data, value::Document, yaml::Node};
-use kyvtest_model::policy::{Subtree, place};
+use kyvtest_model::{
+    kube::Operation,
+    policy::{Subtree, place},
+};
 
 use crate::{
     Expr, Refusal, RefusalCode,
@@ -160,6 +163,9 @@ fn condition(node: Node<'_>, file: FileId, failure: Failure, names: &mut Names<'
     let key = translated("key", names).map_err(|refusal: Refusal| refusal.at(at("key")))?;
     let value = translated("value", names).map_err(|refusal: Refusal| refusal.at(at("value")))?;
     let operator = node.get("operator").and_then(Node::as_str).unwrap_or_default();
+    if let Some(holds) = of_operations(operator, &key, &value, names.scope.operations()) {
+        return Ok(Test::constant(holds));
+    }
     let mut expr = evaluate(operator, &key, &value).map_err(|refusal| refusal.at(at("operator")))?;
     let mut fails = key.fails_if_read() || value.fails_if_read();
     if failure == Failure::Unmet {
@@ -168,6 +174,20 @@ fn condition(node: Node<'_>, file: FileId, failure: Failure, names: &mut Names<'
         fails = [&key, &value].iter().any(|side| side.fails && side.loads.is_none());
     }
     Ok(Test { expr, fails })
+}
+
+/// Whether a condition on the operation of the request holds, if that is the same for all operations.
+fn of_operations(operator: &str, key: &Value, value: &Value, operations: &[Operation]) -> Option<bool> {
+    if key.plain().as_str() != "request.operation" || value.literal.is_none() {
+        return None;
+    }
+    let mut results = operations.iter().map(|operation| {
+        let key = Value::literal(&Data::from(operation.as_str())).ok()?;
+        let result = evaluate(operator, &key, value).ok()?;
+        [true, false].into_iter().find(|known| result.is_bool(*known))
+    });
+    let first = results.next()??;
+    results.all(|other| other == Some(first)).then_some(first)
 }
 
 fn evaluate(operator: &str, key: &Value, value: &Value) -> Result<Expr, Refusal> {

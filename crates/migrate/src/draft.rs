@@ -5,6 +5,7 @@
 
 mod cel;
 mod merge;
+mod tidy;
 
 pub(crate) use cel::plural;
 
@@ -19,7 +20,7 @@ use kyvtest_prove::repair::{Before, NoScope, RuleScope, applied_before, rule_sco
 
 use crate::{
     Expr, Refusal, RefusalCode,
-    check::{self, Check, Target},
+    check::{self, Check, Requests, Target},
     conditions::Test,
     guess::{Guess, widen},
     message::Message,
@@ -59,6 +60,9 @@ pub(crate) struct Style {
     /// Whether deletions belong to the policy although the check says nothing about them: preconditions may still fail to
     /// evaluate.
     pub(crate) deletions: bool,
+    /// Whether what makes a proof hard stays as it is translated: guards in front of checks that say the same of an empty list, and
+    /// policies of their own for pod controllers whose metadata are elsewhere.
+    pub(crate) literal: bool,
     /// Whether violations that were there before an update are let through.
     pub(crate) keeps_existing: bool,
 }
@@ -125,9 +129,12 @@ pub(crate) fn drafts(source: Source<'_>, style: Style, discovery: &Discovery) ->
             Err(refusal) => return Err(refusal.at(rule.span)),
         }
     }
-    let mut drafts = merge::merged(drafts);
+    let mut drafts = merge::merged(drafts, style.literal);
     let in_cel = rule.validate.as_ref().is_some_and(|validate| validate.cel.is_some());
     if !in_cel {
+        for draft in &mut drafts {
+            tidy::tidy(draft, style.literal);
+        }
         webhook_conditions(source, &mut drafts);
     }
     Ok(drafts)
@@ -146,6 +153,27 @@ fn webhook_conditions(source: Source<'_>, drafts: &mut [Draft]) {
         });
         draft.conditions.splice(0..0, own);
     }
+}
+
+/// The operations that some scopes list; none if one lists all.
+fn operations_of(scopes: &[RuleScope]) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    let rules = scopes
+        .iter()
+        .filter_map(|scope| scope.constraints["resourceRules"].as_array());
+    for operation in rules
+        .flatten()
+        .filter_map(|rule| rule["operations"].as_array())
+        .flatten()
+    {
+        let Some(Ok(operation)) = operation.as_str().map(str::parse) else {
+            return Vec::new();
+        };
+        if !operations.contains(&operation) {
+            operations.push(operation);
+        }
+    }
+    operations
 }
 
 fn scopes(source: Source<'_>, rule: &Rule, style: Style, discovery: &Discovery) -> Result<Vec<RuleScope>, Refusal> {
@@ -199,7 +227,7 @@ fn draft(
     style: Style,
     discovery: &Discovery,
 ) -> Result<Option<Draft>, Refusal> {
-    let scopes = scopes(source, rule, style, discovery)?;
+    let mut scopes = scopes(source, rule, style, discovery)?;
     if scopes.is_empty() {
         return Ok(None);
     }
@@ -215,6 +243,22 @@ fn draft(
             }
         }
     }
+    let mut operations = operations_of(&scopes);
+    if !style.deletions {
+        let requests = Requests {
+            kinds: &kinds,
+            operations: &operations,
+        };
+        let denied = check::denied_operations(rule, requests);
+        if !denied.is_empty() && denied.len() < operations.len() {
+            scopes = scopes_of(source.cut, rule, &denied, (discovery, source.guesses))?;
+            operations = denied;
+        }
+    }
+    let requests = Requests {
+        kinds: &kinds,
+        operations: &operations,
+    };
     let mut variables = Variables::default();
     let deletes = |scope: &RuleScope| scope.constraints["resourceRules"].to_string().contains("DELETE");
     let target = if scopes.iter().any(deletes) {
@@ -229,13 +273,13 @@ fn draft(
         fails,
         message,
         plain_message,
-    } = check::translate(rule, target, &kinds, &mut variables)?;
+    } = check::translate(rule, target, requests, &mut variables)?;
     if style.keeps_existing && source.forgives() {
         holds = with_existing(
             source,
             rule,
             Test { expr: holds, fails },
-            &kinds,
+            requests,
             &mut variables,
             discovery,
         )?;
@@ -302,10 +346,13 @@ fn with_existing(
     source: Source<'_>,
     rule: &Rule,
     holds: Test,
-    kinds: &[(String, String)],
+    requests: Requests<'_>,
     variables: &mut Variables,
     discovery: &Discovery,
 ) -> Result<Expr, Refusal> {
+    if !requests.operations.is_empty() && !requests.operations.contains(&Operation::Update) {
+        return Ok(holds.expr);
+    }
     let before = match applied_before(source.cut, rule, discovery) {
         Some(Before::Known(false)) => return Ok(holds.expr),
         Some(Before::Known(true)) => Expr::bool(true),
@@ -322,7 +369,7 @@ fn with_existing(
         // An object that is created has no older one: such rules find no violation in it.
         return Ok(holds.expr);
     }
-    let held = check::translate(rule, Target::Old, kinds, variables)?.holds;
+    let held = check::translate(rule, Target::Old, requests, variables)?.holds;
     let is_update = Expr::primary("request.operation").relation("==", &Expr::string("UPDATE"));
     let violated = Expr::all([is_update, before, held.negate()]);
     if violated.is_bool(false) {

@@ -1,7 +1,8 @@
 //! PolicyExceptions of kyverno.io, as exceptions of policies.kyverno.io from the new policies.
 //!
 //! Upstream counterpart: `pkg/engine/policy_exceptions.go` (Kyverno 1.19) on one side, `pkg/cel/policies/vpol/engine` on the other. A
-//! classic exception names rules, a new one names policies: each rule has policies of its own.
+//! classic exception names rules, a new one names policies, which may replace several
+//! rules.
 
 use kyvtest_go_compat::text::wildcard;
 use kyvtest_model::{
@@ -11,7 +12,7 @@ use kyvtest_model::{
 use serde_json::{Map, Value as Json, json};
 
 use crate::{
-    Expr, Migration, Refusal, RefusalCode, Scope, Subject,
+    Expr, MigratedRule, Migration, Refusal, RefusalCode, Scope, Subject,
     conditions::{self, Failure},
     names::{Names, Variables},
     query,
@@ -105,14 +106,7 @@ fn references(exception: &PolicyException, policies: &[Replaced]) -> Result<(Vec
     let mut remaining = Vec::new();
     for policy in policies {
         for rule in &policy.migration.rules {
-            let lifts = |variant: &str| {
-                let name = match variant {
-                    "" => rule.name.clone(),
-                    "cronjobs" => format!("autogen-cronjob-{}", rule.name),
-                    _ => format!("autogen-{}", rule.name),
-                };
-                exception.names(&policy.key, &name)
-            };
+            let lifts = |variant: &str| lifts(exception, &policy.key, &rule.name, variant);
             if rule.objects.is_empty() {
                 if ["", "controllers", "cronjobs"].into_iter().any(lifts) {
                     remaining.push(format!("{}/{}", policy.key, rule.name));
@@ -123,6 +117,18 @@ fn references(exception: &PolicyException, policies: &[Replaced]) -> Result<(Vec
                 let (lifted, kept): (Vec<&str>, Vec<&str>) = variants.iter().partition(|variant| lifts(variant));
                 if lifted.is_empty() {
                     continue;
+                }
+                let is_lifted = |other: &&MigratedRule| {
+                    let mut variants = lifted.iter();
+                    variants.all(|variant| self::lifts(exception, &policy.key, &other.name, variant))
+                };
+                if let Some(other) = policy.migration.rules_of(object).find(|other| !is_lifted(other)) {
+                    let reason = format!(
+                        "the exception lifts `{}` and not `{}`, which one new policy replaces; migrate the policy with `--split`, \
+                         or together with the exception",
+                        rule.name, other.name
+                    );
+                    return Err(Refusal::new(RefusalCode::Match, reason).at(exception.matches.span));
                 }
                 if kept.iter().any(|variant| reaches(&exception.matches, variant)) {
                     let reason = format!(
@@ -139,6 +145,16 @@ fn references(exception: &PolicyException, policies: &[Replaced]) -> Result<(Vec
         }
     }
     Ok((refs, remaining))
+}
+
+/// Whether an exception names a rule, as it is written or as Kyverno generates it.
+pub(crate) fn lifts(exception: &PolicyException, policy: &str, rule: &str, variant: &str) -> bool {
+    let name = match variant {
+        "" => rule.to_owned(),
+        "cronjobs" => format!("autogen-cronjob-{rule}"),
+        _ => format!("autogen-{rule}"),
+    };
+    exception.names(policy, &name)
 }
 
 /// Whether an exception may match a resource that a variant of a rule is about.

@@ -34,8 +34,10 @@ mod samples;
 mod scope;
 mod settings;
 mod suite;
+mod unite;
 mod verify_images;
 mod whole;
+mod words;
 
 pub use cleanup::migrate_cleanup;
 pub use exception::{MigratedException, Replaced, migrate_exception};

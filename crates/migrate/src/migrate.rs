@@ -2,14 +2,14 @@
 //!
 //! Each rule is compared on its own with a policy that has this rule alone. Of several translations the first that is proven
 //! is taken; one that decides a request differently is never written. Afterwards all policies together are compared with the
-//! policy (`whole`).
+//! policy (`whole`), and those that differ only in their validations become one (`unite`).
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kyvtest_kyverno::autogen;
 use kyvtest_model::{
     kube::Discovery,
-    policy::{ClassicPolicy, Rule},
+    policy::{ClassicPolicy, PolicyException, Rule},
 };
 use kyvtest_prove::{
     Label,
@@ -25,7 +25,7 @@ use crate::{
     generate,
     guess::{Guess, with_kinds},
     kinds::Translated,
-    mutate, settings, verify_images, whole,
+    mutate, settings, unite, verify_images, whole,
 };
 
 /// How policies are migrated.
@@ -33,6 +33,10 @@ use crate::{
 pub struct Options {
     /// Whether updates of objects that violated a rule before stay allowed.
     pub existing: Existing,
+    /// Whether every rule has policies of its own. Otherwise rules share a policy where that changes nothing.
+    pub split: bool,
+    /// Exceptions that may name rules: what they lift in part is not put together.
+    pub exceptions: Vec<Arc<PolicyException>>,
     /// How translations are compared with their rules.
     pub proof: body::Options,
 }
@@ -41,6 +45,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             existing: Existing::Keep,
+            split: false,
+            exceptions: Vec::new(),
             // The gates try more requests than a user waits for, and search longer.
             proof: body::Options {
                 tries: 40,
@@ -106,7 +112,7 @@ pub struct MigratedRule {
     pub reason: String,
     /// Where the rule, or the construct without translation, is.
     pub place: Span,
-    /// The policies that replace the rule.
+    /// The policies that replace the rule. Other rules may have the same ones.
     pub objects: Vec<Json>,
     /// For each of these policies, the variants of the rule that it covers: empty for the rule as it is written,
     /// `controllers` and `cronjobs` for those that Kyverno generates.
@@ -131,9 +137,20 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// The new policies, in the order of the rules.
+    /// The new policies, in the order of the rules, each once.
     pub fn objects(&self) -> impl Iterator<Item = &Json> {
-        self.rules.iter().flat_map(|rule| &rule.objects)
+        let mut objects: Vec<&Json> = Vec::new();
+        for object in self.rules.iter().flat_map(|rule| &rule.objects) {
+            if !objects.contains(&object) {
+                objects.push(object);
+            }
+        }
+        objects.into_iter()
+    }
+
+    /// The rules that a new policy replaces, in order.
+    pub fn rules_of<'m>(&'m self, object: &'m Json) -> impl Iterator<Item = &'m MigratedRule> {
+        self.rules.iter().filter(move |rule| rule.objects.contains(object))
     }
 }
 
@@ -155,6 +172,7 @@ pub fn migrate(policy: &ClassicPolicy, discovery: &Discovery, options: &Options)
     apply_one::apply(policy, &mut rules, &discovery, options);
     whole::check(policy, &mut rules, &discovery, options);
     mutate::whole(policy, &mut rules, &discovery, options);
+    unite::unite(policy, &mut rules, &discovery, options);
     Migration { rules }
 }
 
@@ -174,7 +192,7 @@ fn distinguish(rules: &mut [MigratedRule]) {
 }
 
 /// A name of an object from a name of a rule.
-fn identifier(name: &str) -> String {
+pub(crate) fn identifier(name: &str) -> String {
     let lower = name.to_ascii_lowercase();
     let clean: String = lower
         .chars()
@@ -370,6 +388,25 @@ fn failed(refusal: Refusal) -> Failed {
     })
 }
 
+/// The ways to translate a rule, from the one that reads best: fewer policies are better.
+fn styles(source: Source<'_>, keeps_existing: bool, discovery: &Discovery) -> Vec<Style> {
+    let mut styles: Vec<Style> = Vec::new();
+    for (deletions, literal) in [(false, false), (false, true), (true, true)] {
+        let all = [Preconditions::Match, Preconditions::Or, Preconditions::Choose];
+        let mut own = all.map(|preconditions| Style {
+            preconditions,
+            deletions,
+            literal,
+            keeps_existing,
+        });
+        if source.rule.preconditions.is_some() {
+            own.sort_by_cached_key(|style| drafts(source, *style, discovery).map_or(usize::MAX, |drafts| drafts.len()));
+        }
+        styles.extend(own);
+    }
+    styles
+}
+
 /// The best translation of a rule.
 fn best(
     policy: &ClassicPolicy,
@@ -413,15 +450,7 @@ fn best(
     let mut tried: Vec<Vec<Draft>> = Vec::new();
     let mut tested = None;
     let mut refuted: Option<Failed> = None;
-    let styles = [false, true].into_iter().flat_map(|deletions| {
-        let all = [Preconditions::Match, Preconditions::Or, Preconditions::Choose];
-        all.into_iter().map(move |preconditions| Style {
-            preconditions,
-            deletions,
-            keeps_existing: keeps,
-        })
-    });
-    for style in styles {
+    for style in styles(source, keeps, discovery) {
         // Without preconditions and context there is nothing that could fail to evaluate.
         let plain = rule.preconditions.is_none() && rule.context.is_none();
         if style.deletions && (plain || tested.is_some()) {
@@ -440,7 +469,7 @@ fn best(
         let mut proof = options.proof.clone();
         if tested.is_some() {
             proof.tries = 0;
-            proof.cases /= 4;
+            proof.cases /= if style.literal { 1 } else { 4 };
         }
         let comparison = compare_sides(&left, &right, discovery, &proof);
         let objects = assemble::objects(policy, base, &drafts);

@@ -146,6 +146,7 @@ fn draft(rule: &Rule, suffix: &'static str, scope: RuleScope) -> Result<Draft, R
     let mut variables = Variables::default();
     let mut seen = object_scope(kinds.clone());
     seen.set_seen(Seen::Unvalidated);
+    seen.set_operations(vec![Operation::Create, Operation::Update]);
     let mut names = Names::new(seen, &mut variables);
     if let Some(entries) = given(rule.context.as_ref()) {
         context::context(entries, &mut names);

@@ -102,7 +102,7 @@ fn reads(text: &str, name: &str) -> bool {
 }
 
 /// A name that CEL accepts: `roles-dictionary` becomes `rolesDictionary`.
-fn identifier(name: &str) -> String {
+pub(crate) fn identifier(name: &str) -> String {
     let mut out = String::new();
     let mut upper = false;
     for c in name.chars() {

@@ -1,5 +1,7 @@
 //! What names mean where a classic expression is translated.
 
+use kyvtest_model::kube::Operation;
+
 use crate::{
     Expr, Refusal,
     check::Target,
@@ -26,11 +28,13 @@ pub struct Scope {
     /// Context entries without a translation: Kyverno loads an entry when it is read, so an unread one does not matter.
     refused: Vec<(String, Refusal)>,
     /// Loop variables in use, so that a new one never captures another.
-    loops: usize,
+    loops: Vec<String>,
     /// The kinds under review, each with its API version; empty if they are not known.
     kinds: Vec<(String, String)>,
     /// When the object under review is looked at.
     seen: Seen,
+    /// The operations that requests may have; empty if they are not known.
+    operations: Vec<Operation>,
 }
 
 impl Scope {
@@ -42,6 +46,16 @@ impl Scope {
     /// Says when the object under review is looked at.
     pub(crate) fn set_seen(&mut self, seen: Seen) {
         self.seen = seen;
+    }
+
+    /// Says which operations requests may have: conditions on the operation that hold for all or none of them are decided.
+    pub(crate) fn set_operations(&mut self, operations: Vec<Operation>) {
+        self.operations = operations;
+    }
+
+    /// The operations that requests may have; empty if they are not known.
+    pub(crate) fn operations(&self) -> &[Operation] {
+        &self.operations
     }
 
     /// What is known of a value.
@@ -120,18 +134,22 @@ impl Scope {
 
     /// Whether a loop variable is in force: what is written here cannot move out.
     pub(crate) fn is_in_loop(&self) -> bool {
-        self.loops > 0
+        !self.loops.is_empty()
     }
 
-    /// A scope with one more loop, and the name of its variable. `hint` is a word for the elements (`container`).
+    /// A scope with one more loop, and the name of its variable. `hint` is a word for the elements (`container`); elements of a
+    /// second list of the same kind are others (`otherContainer`).
     pub fn enter(&self, hint: &str) -> (Self, String) {
+        let is_free = |name: &String| !self.loops.contains(name);
+        let (first, rest) = hint.split_at(hint.len().min(1));
+        let prefixed = |prefix: &str| format!("{prefix}{}{rest}", first.to_ascii_uppercase());
+        let numbered = (2..).map(|number| format!("{hint}{number}"));
+        let mut names = [hint.to_owned(), prefixed("other"), prefixed("inner")]
+            .into_iter()
+            .chain(numbered);
+        let name = names.find(is_free).unwrap_or_default();
         let mut inner = self.clone();
-        inner.loops += 1;
-        let name = if self.loops == 0 {
-            hint.to_owned()
-        } else {
-            format!("{hint}{}", inner.loops)
-        };
+        inner.loops.push(name.clone());
         (inner, name)
     }
 }

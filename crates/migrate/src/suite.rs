@@ -5,17 +5,24 @@
 //! which says through [`Suite`] what the new policies report.
 //!
 //! A classic row names a rule, a new row names a policy. A rule with several policies (Pods, their controllers, CronJobs) has
-//! its resources split among them by kind.
+//! its resources split among them by kind. Rows of rules that share a policy expect what all of these rules together decide; rows
+//! that then expect the same are written once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use kyvtest_go_compat::yaml::{self, Edits, Entry, Node, Span, emit};
+use kyvtest_go_compat::{
+    value::Document,
+    yaml::{self, Edits, Entry, Node, Span, emit},
+};
 use serde_json::Value as Json;
 
-use crate::{MigratedRule, Refusal, exception::Replaced};
+use crate::{MigratedRule, Migration, Refusal, exception::Replaced};
 
 /// What rows are grouped by: the result, and the operation.
 type RowKey = (String, Option<String>);
+
+/// Resources of a row that expect another result, by the policy, the result and the other rule that it comes from.
+type Joined = BTreeMap<(String, String, String), Vec<String>>;
 
 /// A resource type, as the rules of a policy name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,6 +60,8 @@ pub struct Suite<'s> {
     /// Whether the rule of a row is not about a resource: policy, rule and resource as the row has them. `kyverno test` passes such
     /// a row whatever it expects.
     pub excluded: &'s dyn Fn(&str, Option<&str>, &str) -> bool,
+    /// What a rule of the same policy decides about a resource of a row: the row's number, rule and resource; `None` if unknown.
+    pub decides: &'s dyn Fn(usize, &str, &str) -> Option<Reported>,
     /// Whether one of the replaced files stays in use, because not all of it was migrated.
     pub stays: bool,
     /// The name of the file that describes the objects which generate rules copy.
@@ -78,6 +87,8 @@ pub struct RewrittenSuite {
     pub copied: Vec<String>,
     /// Files to write beside the test file, by name.
     pub files: Vec<(String, String)>,
+    /// How many results the original has, and how many of them fail.
+    pub original: (usize, usize),
     /// Why the rewritten file does not pass as the original does; it is not written then.
     pub refusal: Option<Refusal>,
 }
@@ -95,6 +106,7 @@ pub fn rewrite_suite(text: &str, suite: &Suite<'_>) -> Result<Option<RewrittenSu
         edits: Edits::new(text),
         notes: Vec::new(),
         copied: Vec::new(),
+        known: BTreeSet::new(),
     };
     for key in ["policies", "exceptions"] {
         if let Some(entry) = root.as_map().and_then(|entries| entries.get(key)) {
@@ -102,8 +114,8 @@ pub fn rewrite_suite(text: &str, suite: &Suite<'_>) -> Result<Option<RewrittenSu
         }
     }
     let rows = root.get("results").and_then(Node::as_seq);
-    for row in rows.into_iter().flat_map(yaml::Items::iter) {
-        rewrite.row(row);
+    for (number, row) in rows.into_iter().flat_map(yaml::Items::iter).enumerate() {
+        rewrite.row(number, row);
     }
     if rewrite.edits.is_empty() {
         return Ok(None);
@@ -127,6 +139,7 @@ pub fn rewrite_suite(text: &str, suite: &Suite<'_>) -> Result<Option<RewrittenSu
         notes,
         copied,
         files: Vec::new(),
+        original: (0, 0),
         refusal: None,
     }))
 }
@@ -176,6 +189,51 @@ struct Rewrite<'t, 's> {
     notes: Vec<String>,
     /// Files with objects that generate rules copy.
     copied: Vec<String>,
+    /// What the rows so far expect of policies that replace several rules.
+    known: BTreeSet<String>,
+}
+
+/// A row as it is written.
+struct OldRow<'r> {
+    number: usize,
+    policy: &'r str,
+    rule: Option<&'r str>,
+    kind: Option<&'r str>,
+    resources: Vec<&'r str>,
+    expected: &'r str,
+    has_operation: bool,
+    /// The fields that new rows keep.
+    rest: String,
+    migration: &'r Migration,
+    /// How notes name the row.
+    shown: String,
+}
+
+impl<'r> OldRow<'r> {
+    fn new(number: usize, row: Node<'r>, migration: &'r Migration, shown: String) -> Self {
+        let text = |key: &str| row.get(key).and_then(Node::as_str);
+        let resources = row.get("resources").and_then(Node::as_seq);
+        let mut rest = Document::from(row).root().to_serde();
+        if let Some(fields) = rest.as_object_mut() {
+            fields.retain(|key, _| !["policy", "rule", "resources", "result"].contains(&key.as_str()));
+        }
+        Self {
+            number,
+            policy: text("policy").unwrap_or_default(),
+            rule: text("rule"),
+            kind: text("kind"),
+            resources: resources
+                .into_iter()
+                .flat_map(yaml::Items::iter)
+                .filter_map(Node::as_str)
+                .collect(),
+            expected: text("result").unwrap_or_default(),
+            has_operation: row.get("operation").is_some(),
+            rest: rest.to_string(),
+            migration,
+            shown,
+        }
+    }
 }
 
 /// One new row: its policy, its resources and its result.
@@ -224,7 +282,7 @@ impl Rewrite<'_, '_> {
         self.edits.replace_by_list(root, entry, entry.key, &paths);
     }
 
-    fn row(&mut self, row: Node<'_>) {
+    fn row(&mut self, number: usize, row: Node<'_>) {
         let text = |key: &str| row.get(key).and_then(Node::as_str);
         let Some(policy) = text("policy") else { return };
         let Some(replaced) = self.suite.policies.iter().find(|replaced| replaced.key == policy) else {
@@ -244,9 +302,12 @@ impl Rewrite<'_, '_> {
             ));
             return;
         }
-        let rows = self.new_rows(row, &rules, &format!("policy `{policy}`, rule `{rule_name}`"));
+        let shown = format!("policy `{policy}`, rule `{rule_name}`");
+        let old = OldRow::new(number, row, &replaced.migration, shown);
+        let rows = self.new_rows(&old, &rules);
+        let flow = self.edits.is_flow(row);
         if rows.is_empty() {
-            let goes = !self.suite.stays && !self.edits.is_flow(row);
+            let goes = !self.suite.stays && !flow;
             let becomes = if goes { "is left out" } else { "stays" };
             self.notes.push(format!(
                 "the row for policy `{policy}`, {rule_name} {becomes}: no new policy reports on its resources"
@@ -256,6 +317,17 @@ impl Rewrite<'_, '_> {
             }
             return;
         }
+        let rows = if flow { rows } else { self.without_known(&old, rows) };
+        if rows.is_empty() {
+            // Rows of other rules expect the same of the same policy.
+            self.edits.replace(lines(row, self.text), "");
+        } else {
+            self.replace(row, &rows);
+        }
+    }
+
+    /// Writes new rows in place of one.
+    fn replace(&mut self, row: Node<'_>, rows: &[NewRow<'_>]) {
         let source = row.get("cloneSourceResource").and_then(Node::as_str);
         if let Some(source) = source.filter(|_| rows.iter().any(|new| new.marker == "isGeneratingPolicy"))
             && !self.copied.iter().any(|known| known == source)
@@ -273,100 +345,171 @@ impl Rewrite<'_, '_> {
         self.edits.replace(content(row, self.text), texts.join(&separator));
     }
 
+    /// Leaves out what earlier rows expect of the same policies.
+    fn without_known<'r>(&mut self, old: &OldRow<'_>, rows: Vec<NewRow<'r>>) -> Vec<NewRow<'r>> {
+        let mut kept = Vec::new();
+        for mut new in rows {
+            let own = new.resources.clone();
+            let all = own.unwrap_or_else(|| old.resources.iter().map(|name| (*name).to_owned()).collect());
+            let mut fresh: Vec<String> = all.clone();
+            fresh.retain(|resource| {
+                let operation = new.operation.as_deref().unwrap_or_default();
+                let parts = [new.policy, resource, &new.result, operation, &old.rest];
+                self.known.insert(parts.join("\n"))
+            });
+            if fresh.len() != all.len() {
+                new.resources = Some(fresh);
+            }
+            if all.is_empty() || new.resources.as_ref().is_none_or(|resources| !resources.is_empty()) {
+                kept.push(new);
+            }
+        }
+        kept
+    }
+
     /// The rows that replace a row.
-    fn new_rows<'r>(&mut self, row: Node<'_>, rules: &[&'r MigratedRule], shown: &str) -> Vec<NewRow<'r>> {
-        let kind = row.get("kind").and_then(Node::as_str);
-        let written: Vec<&str> = row
-            .get("resources")
-            .and_then(Node::as_seq)
-            .into_iter()
-            .flat_map(yaml::Items::iter)
-            .filter_map(Node::as_str)
-            .collect();
-        let expected = row.get("result").and_then(Node::as_str).unwrap_or_default().to_owned();
-        let classic = row.get("policy").and_then(Node::as_str).unwrap_or_default();
-        let rule = row.get("rule").and_then(Node::as_str);
+    fn new_rows<'r>(&mut self, old: &OldRow<'r>, rules: &[&'r MigratedRule]) -> Vec<NewRow<'r>> {
         let mut rows: Vec<NewRow<'r>> = Vec::new();
         let mut covered: BTreeSet<&str> = BTreeSet::new();
-        let objects = rules
-            .iter()
-            .flat_map(|rule| rule.objects.iter().map(|object| (object, rule.in_cel)));
-        for (object, in_cel) in objects {
+        let mut joined = Joined::new();
+        let mut objects: Vec<&Json> = Vec::new();
+        for object in rules.iter().flat_map(|rule| &rule.objects) {
+            if !objects.contains(&object) {
+                objects.push(object);
+            }
+        }
+        for object in objects {
             let policy = object["metadata"]["name"].as_str().unwrap_or_default();
             let marker = marker(object);
             let fits = |resource: &str| {
-                let types = (self.suite.types)(resource, kind);
+                let types = (self.suite.types)(resource, old.kind);
                 let matched = types.is_empty() || types.iter().any(|ty| is_about(object, ty));
                 matched && (self.suite.reports)(policy, resource) != Some(Reported::Nothing)
             };
-            if written.is_empty() {
+            let new_row = |(result, operation): RowKey, resources| NewRow {
+                policy,
+                marker,
+                resources,
+                result,
+                operation,
+            };
+            if old.resources.is_empty() {
                 if fits("") {
-                    rows.push(NewRow {
-                        policy,
-                        marker,
-                        resources: None,
-                        result: expected.clone(),
-                        operation: None,
-                    });
+                    rows.push(new_row((old.expected.to_owned(), None), None));
                 }
                 continue;
             }
-            // A classic `skip` is a `pass` if the new policy has no condition for it.
+            let fitting: Vec<&str> = old.resources.iter().copied().filter(|name| fits(name)).collect();
             let mut by_result: Vec<(RowKey, Vec<String>)> = Vec::new();
-            for resource in written.iter().filter(|resource| fits(resource)) {
-                let reported = (self.suite.reports)(policy, resource);
-                let excluded = (self.suite.excluded)(classic, rule, resource);
-                let result = match (expected.as_str(), reported) {
-                    ("pass" | "fail", Some(Reported::Skip)) if excluded => {
-                        self.notes.push(format!(
-                            "{shown}: the rule is not about `{resource}`, and the new policy skips it"
-                        ));
-                        "skip".to_owned()
-                    }
-                    ("skip", Some(Reported::Pass)) => {
-                        self.notes.push(format!(
-                            "{shown}: `{resource}` is skipped by the rule and passes the new policy"
-                        ));
-                        "pass".to_owned()
-                    }
-                    ("fail", Some(Reported::Error)) if in_cel => {
-                        self.notes.push(format!(
-                            "{shown}: an expression cannot be evaluated on `{resource}`, which fails the rule and is an error of the \
-                             new policy"
-                        ));
-                        "error".to_owned()
-                    }
-                    _ => expected.clone(),
-                };
-                let written = row.get("operation").is_some();
-                let operation = (self.suite.operations)(classic, resource).filter(|_| !written);
+            for resource in fitting {
+                let result = self.result(old, rules, object, resource, &mut joined);
+                let operation = (self.suite.operations)(old.policy, resource).filter(|_| !old.has_operation);
                 let key = (result, operation);
                 covered.insert(resource);
                 match by_result.iter_mut().find(|(known, _)| *known == key) {
-                    Some((_, resources)) => resources.push((*resource).to_owned()),
-                    None => by_result.push((key, vec![(*resource).to_owned()])),
+                    Some((_, resources)) => resources.push(resource.to_owned()),
+                    None => by_result.push((key, vec![resource.to_owned()])),
                 }
             }
-            for ((result, operation), resources) in by_result {
-                let resources = Some(resources).filter(|resources| resources.len() != written.len());
-                rows.push(NewRow {
-                    policy,
-                    marker,
-                    resources,
-                    result,
-                    operation,
-                });
+            for (key, resources) in by_result {
+                let resources = Some(resources).filter(|resources| resources.len() != old.resources.len());
+                rows.push(new_row(key, resources));
             }
         }
-        for resource in written
-            .iter()
-            .filter(|resource| !rows.is_empty() && !covered.contains(*resource))
-        {
+        for ((policy, result, other), resources) in joined {
             self.notes.push(format!(
-                "{shown}: `{resource}` is left out: no new policy reports on it"
+                "{}: expects `{result}` for {}, not `{}`: policy `{policy}` also replaces rule `{other}`",
+                old.shown,
+                resources.join(", "),
+                old.expected
             ));
         }
+        for resource in &old.resources {
+            if !rows.is_empty() && !covered.contains(resource) {
+                let shown = &old.shown;
+                self.notes.push(format!(
+                    "{shown}: `{resource}` is left out: no new policy reports on it"
+                ));
+            }
+        }
         rows
+    }
+
+    /// What a row expects of a new policy for a resource, with a note if that is not what it expects of the rules.
+    /// Resources whose result follows from another rule are collected in `joined`.
+    fn result(
+        &mut self,
+        old: &OldRow<'_>,
+        rules: &[&MigratedRule],
+        object: &Json,
+        resource: &str,
+        joined: &mut Joined,
+    ) -> String {
+        let shown = &old.shown;
+        let policy = object["metadata"]["name"].as_str().unwrap_or_default();
+        let (expected, because) = self.with_other_rules(old, rules, object, resource);
+        let in_cel = old.migration.rules_of(object).any(|rule| rule.in_cel);
+        let reported = (self.suite.reports)(policy, resource);
+        let (result, note) = match (expected, reported) {
+            ("pass" | "fail", Some(Reported::Skip)) if (self.suite.excluded)(old.policy, old.rule, resource) => (
+                "skip",
+                Some(format!(
+                    "{shown}: the rule is not about `{resource}`, and the new policy skips it"
+                )),
+            ),
+            // A classic `skip` is a `pass` if the new policy has no condition for it.
+            ("skip", Some(Reported::Pass)) => (
+                "pass",
+                Some(format!(
+                    "{shown}: `{resource}` is skipped by the rule and passes the new policy"
+                )),
+            ),
+            ("fail", Some(Reported::Error)) if in_cel => (
+                "error",
+                Some(format!(
+                    "{shown}: an expression cannot be evaluated on `{resource}`, which fails the rule and is an error of the \
+                     new policy"
+                )),
+            ),
+            (expected, _) => {
+                if let Some(other) = because {
+                    let change = (policy.to_owned(), expected.to_owned(), other.to_owned());
+                    joined.entry(change).or_default().push(format!("`{resource}`"));
+                }
+                (expected, None)
+            }
+        };
+        self.notes.extend(note);
+        result.to_owned()
+    }
+
+    /// What a row expects of a policy that replaces other rules as well, and the rule because of which that is another result.
+    fn with_other_rules<'o>(
+        &self,
+        old: &OldRow<'o>,
+        rules: &[&MigratedRule],
+        object: &'o Json,
+        resource: &str,
+    ) -> (&'o str, Option<&'o str>) {
+        let own = |other: &&MigratedRule| rules.iter().any(|rule| rule.name == other.name);
+        let others: Vec<&MigratedRule> = old.migration.rules_of(object).filter(|other| !own(other)).collect();
+        let unscored = object["metadata"]["annotations"]["policies.kyverno.io/scored"] == "false";
+        let fail = if unscored { "warn" } else { "fail" };
+        for (decision, result, weaker) in [
+            (Reported::Fail, fail, &["pass", "skip", "error"][..]),
+            (Reported::Error, "error", &["pass", "skip"]),
+            (Reported::Pass, "pass", &["skip"]),
+        ] {
+            if !weaker.contains(&old.expected) {
+                continue;
+            }
+            let decides =
+                |other: &&&MigratedRule| (self.suite.decides)(old.number, &other.name, resource) == Some(decision);
+            if let Some(other) = others.iter().find(decides) {
+                return (result, Some(&other.name));
+            }
+        }
+        (old.expected, None)
     }
 
     /// The text of a new row: that of the old one with other values.

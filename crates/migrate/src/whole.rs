@@ -80,7 +80,7 @@ pub(crate) fn check(policy: &ClassicPolicy, migrated: &mut [MigratedRule], disco
 }
 
 /// A policy that is evaluated at admission, as its original is for the comparison.
-fn admitting(object: &Json) -> Json {
+pub(crate) fn admitting(object: &Json) -> Json {
     let mut object = object.clone();
     if let Some(evaluation) = object["spec"]["evaluation"].as_object_mut() {
         evaluation.remove("admission");

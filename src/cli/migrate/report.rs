@@ -31,12 +31,24 @@ const DIFFERENCES: [(&str, &str); 4] = [
     ),
 ];
 
-/// Whether a rule that validates was migrated, so that its reports change.
-fn has_differences(rows: &[Row]) -> bool {
+/// What follows if rules share a policy.
+const SHARED: (&str, &str) = (
+    "C05",
+    "an exception lifts a policy with all rules that it replaces; `--split` writes a policy for each rule",
+);
+
+/// The differences that concern the new policies.
+fn differences(rows: &[Row]) -> Vec<(&'static str, &'static str)> {
     let kinds = rows.iter().flat_map(|row| &row.objects).map(|object| &object["kind"]);
-    kinds
+    let validates = kinds
         .filter_map(Json::as_str)
-        .any(|kind| kind.ends_with("ValidatingPolicy"))
+        .any(|kind| kind.ends_with("ValidatingPolicy"));
+    let shared = rows.iter().any(|row| {
+        let mut objects = row.migration.objects();
+        objects.any(|object| row.migration.rules_of(object).count() > 1)
+    });
+    let all = DIFFERENCES.into_iter().filter(|_| validates);
+    all.chain(Some(SHARED).filter(|_| shared)).collect()
 }
 
 fn place(span: Span, sources: &Sources) -> Json {
@@ -66,6 +78,14 @@ fn label(rule: &MigratedRule) -> String {
     }
 }
 
+/// The names of a rule's new policies, which other rules may share.
+fn names(rule: &MigratedRule) -> Vec<&str> {
+    let objects = rule.objects.iter();
+    objects
+        .filter_map(|object| object["metadata"]["name"].as_str())
+        .collect()
+}
+
 /// The JSON report.
 pub(super) fn json(outcome: &Outcome, sources: &Sources) -> Json {
     let policies = outcome.rows.iter().map(|row| {
@@ -76,6 +96,7 @@ pub(super) fn json(outcome: &Outcome, sources: &Sources) -> Json {
                 "code": rule.label.code(),
                 "reason": (!rule.reason.is_empty()).then_some(&rule.reason),
                 "place": place(rule.place, sources),
+                "objects": names(rule),
                 "notes": rule.notes,
             });
             if let RuleLabel::Tested(requests) = rule.label {
@@ -113,10 +134,8 @@ pub(super) fn json(outcome: &Outcome, sources: &Sources) -> Json {
             "reason": suite.refusal.as_ref().map(|refusal| &refusal.reason),
         })
     });
-    let differences = DIFFERENCES
-        .iter()
-        .filter(|_| has_differences(&outcome.rows))
-        .map(|(code, text)| json!({"code": code, "text": text}));
+    let differences = differences(&outcome.rows).into_iter();
+    let differences = differences.map(|(code, text)| json!({"code": code, "text": text}));
     json!({
         "version": 1,
         "differences": differences.collect::<Vec<_>>(),
@@ -248,9 +267,10 @@ pub(super) fn human(outcome: &Outcome, sources: &Sources, explain: bool) -> Stri
     for (word, count) in totals(rows) {
         let _ = writeln!(text, "{count:>6}  {word}");
     }
-    if has_differences(rows) {
+    let differences = differences(rows);
+    if !differences.is_empty() {
         text.push_str("\nKyverno's new engine reports differently:\n");
-        for (code, line) in DIFFERENCES {
+        for (code, line) in differences {
             let _ = writeln!(text, "{code}  {line}");
         }
     }
@@ -289,12 +309,7 @@ pub(super) fn markdown(outcome: &Outcome, sources: &Sources, explain: bool) -> S
     text.push_str("\n| policy | rule | label | new policies | remarks |\n|---|---|---|---|---|\n");
     for row in rows {
         for rule in row.rules() {
-            let names: Vec<String> = rule
-                .objects
-                .iter()
-                .filter_map(|object| object["metadata"]["name"].as_str())
-                .map(|name| format!("`{name}`"))
-                .collect();
+            let names: Vec<String> = names(rule).iter().map(|name| format!("`{name}`")).collect();
             let mut remarks: Vec<String> = Vec::new();
             if !rule.reason.is_empty() {
                 remarks.push(rule.reason.clone());
@@ -321,9 +336,10 @@ pub(super) fn markdown(outcome: &Outcome, sources: &Sources, explain: bool) -> S
             let _ = writeln!(text, "- {line}");
         }
     }
-    if has_differences(rows) {
+    let differences = differences(rows);
+    if !differences.is_empty() {
         text.push_str("\n## Differences\n\nThe decisions are the same where a rule is PROVEN. Kyverno's new engine reports differently:\n\n");
-        for (code, line) in DIFFERENCES {
+        for (code, line) in differences {
             let _ = writeln!(text, "- {code}: {line}");
         }
     }

@@ -306,9 +306,23 @@ fn among_constants(key: &Value, texts: &[String]) -> Result<Expr, Refusal> {
     if let Type::Text(known) = &key.ty
         && !known.plain
     {
-        // A key with wildcards is in the list if it fits one of the texts.
+        // A key with wildcards is in the list if it fits one of the texts; what fits an empty text fits every text.
+        let fitting = texts.iter().filter(|one| !one.is_empty() || texts.len() == 1);
+        let fitting: Vec<Expr> = fitting.map(|text| Expr::string(text)).collect();
+        if let ([only], true) = (fitting.as_slice(), globs.is_empty()) {
+            // Without wildcards it fits if it is equal.
+            let others = texts.iter().filter(|text| text.is_empty() && texts.len() > 1);
+            let others: Vec<Expr> = others.map(|text| Expr::string(text)).collect();
+            let is_empty = (!others.is_empty()).then(|| one_of(&text, others));
+            let fits = text_matches_glob_of(only, &text);
+            return Ok(Expr::any(is_empty.into_iter().chain([fits])));
+        }
         let has_wildcards = text.call("matches", [Expr::string("[*?]")]);
-        let listed = Expr::list(texts.iter().map(|text| Expr::string(text)));
+        let listed = if plain.len() == texts.len() {
+            Expr::list(texts.iter().map(|text| Expr::string(text)))
+        } else {
+            Expr::list(fitting)
+        };
         let name = Expr::primary("listed");
         let fits = listed.call("exists", [name.clone(), text_matches_glob_of(&name, &text)]);
         parts.push(Expr::all([has_wildcards, fits]));

@@ -8,17 +8,70 @@ use super::Draft;
 /// The objects that texts speak about, the names of their variables, and where they are.
 const ROOTS: [(&str, &str); 3] = [("object", "pod"), ("variables.target", "pod"), ("oldObject", "oldPod")];
 
-/// Where the Pod is in the objects that a draft is about.
-fn place(suffix: &str) -> &'static str {
-    match suffix {
-        "" => "",
-        "cronjobs" => ".spec.jobTemplate.spec.template",
-        _ => ".spec.template",
+/// The fields of a Pod that texts read, and the ends of the names of their variables.
+const FIELDS: [(&str, &str); 2] = [("spec", "Spec"), ("metadata", "Metadata")];
+
+/// Where a field of the Pod is in the objects that a draft is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    above: &'static str,
+    /// Whether the field may be missing.
+    optional: bool,
+}
+
+impl Place {
+    /// Where a draft reads a field of the Pod.
+    fn of(draft: &Draft, field: &str) -> Self {
+        let all = all_text(draft);
+        // Pod security takes annotations of the template of Jobs for those of the Pod.
+        let possible: &[&'static str] = match draft.suffix {
+            "" => &[""],
+            "cronjobs" if field == "metadata" => &[".spec.jobTemplate.spec.template", ".spec.jobTemplate"],
+            "cronjobs" => &[".spec.jobTemplate.spec.template"],
+            _ => &[".spec.template"],
+        };
+        let reads = |above: &str, dot: &str| {
+            let mut roots = ROOTS.iter();
+            roots.any(|(root, _)| all.contains(&format!("{root}{above}{dot}{field}")))
+        };
+        let found = possible.iter().find(|above| reads(above, ".") || reads(above, ".?"));
+        let above = found.unwrap_or(&possible[0]);
+        Self {
+            above,
+            optional: reads(above, ".?"),
+        }
+    }
+
+    /// Whether the field is not simply below the template.
+    fn is_odd(self) -> bool {
+        self.optional || self.above == ".spec.jobTemplate"
+    }
+
+    fn select(self, root: &str, field: &str) -> String {
+        let above = self.above;
+        if self.optional {
+            format!("{root}{above}.?{field}.orValue({{}})")
+        } else {
+            format!("{root}{above}.{field}")
+        }
     }
 }
 
-/// Puts drafts of one rule together, if that is possible.
-pub(super) fn merged(drafts: Vec<Draft>) -> Vec<Draft> {
+/// Where the drafts read the fields of the Pod, with their suffixes.
+type Places = Vec<(&'static str, [Place; 2])>;
+
+fn all_text(draft: &Draft) -> String {
+    let mut all = String::new();
+    each_text(&mut draft.clone(), |text| {
+        all.push_str(text);
+        all.push('\n');
+    });
+    all
+}
+
+/// Puts drafts of one rule together, if that is possible. Metadata that may be missing, or that are not those of the template, stay
+/// apart if `plain`.
+pub(super) fn merged(drafts: Vec<Draft>, plain: bool) -> Vec<Draft> {
     let ([first, ..], true) = (drafts.as_slice(), drafts.len() > 1) else {
         return drafts;
     };
@@ -36,6 +89,17 @@ pub(super) fn merged(drafts: Vec<Draft>) -> Vec<Draft> {
         return drafts;
     };
     let suffixes: Vec<&str> = drafts.iter().map(|draft| draft.suffix).collect();
+    let places = drafts
+        .iter()
+        .map(|draft| (draft.suffix, FIELDS.map(|(field, _)| Place::of(draft, field))));
+    let places: Places = places.collect();
+    if plain
+        && places
+            .iter()
+            .any(|(_, of_fields)| of_fields.iter().any(|place| place.is_odd()))
+    {
+        return drafts;
+    }
     let mut draft = abstracts.into_iter().next().unwrap_or_else(|| drafts[0].clone());
     draft.scopes = scopes;
     draft.variants.clone_from(&suffixes);
@@ -44,7 +108,7 @@ pub(super) fn merged(drafts: Vec<Draft>) -> Vec<Draft> {
     if in_conditions {
         return drafts;
     }
-    concrete(&mut draft, &suffixes);
+    concrete(&mut draft, &places);
     // Messages are those of the written rule.
     for (own, written) in draft.validations.iter_mut().zip(&drafts[0].validations) {
         own.message.clone_from(&written.message);
@@ -64,12 +128,15 @@ const MARKS: [char; 3] = ['\u{e000}', '\u{e001}', '\u{e002}'];
 /// A draft whose texts do not say where the Pod is.
 fn abstracted(draft: &Draft) -> Draft {
     let mut draft = draft.clone();
-    let place = place(draft.suffix);
+    let places = FIELDS.map(|(field, _)| (field, Place::of(&draft, field)));
     let rewrite = |text: &mut String| {
         for ((root, _), mark) in ROOTS.iter().zip(MARKS) {
-            for field in ["spec", "metadata"] {
-                let from = format!("{root}{place}.{field}");
-                *text = replaced(text, &from, &format!("{mark}.{field}"));
+            for (field, place) in places {
+                let above = place.above;
+                let to = format!("{mark}.{field}");
+                // What is behind an optional field is optional as well.
+                *text = text.replace(&format!("{root}{above}.?{field}.?"), &format!("{to}.?"));
+                *text = replaced(text, &format!("{root}{above}.{field}"), &to);
             }
         }
     };
@@ -112,15 +179,14 @@ fn replaced(text: &str, from: &str, to: &str) -> String {
 }
 
 /// Names the Pod with variables.
-fn concrete(draft: &mut Draft, suffixes: &[&str]) {
+fn concrete(draft: &mut Draft, places: &Places) {
     let mut needed: Vec<(String, String)> = Vec::new();
-    let mut all = String::new();
-    each_text(draft, |text| all.push_str(text));
+    let all = all_text(draft);
     for ((root, name), mark) in ROOTS.iter().zip(MARKS) {
-        for (field, word) in [("spec", "Spec"), ("metadata", "Metadata")] {
+        for (number, (field, word)) in FIELDS.into_iter().enumerate() {
             let marked = format!("{mark}.{field}");
             if all.contains(&marked) {
-                needed.push((format!("{name}{word}"), selection(root, field, suffixes)));
+                needed.push((format!("{name}{word}"), selection(root, number, places)));
                 let read = format!("variables.{name}{word}");
                 each_text(draft, |text| *text = text.replace(&marked, &read));
             }
@@ -135,18 +201,20 @@ fn concrete(draft: &mut Draft, suffixes: &[&str]) {
     draft.variables.splice(at..at, needed);
 }
 
-/// A field of the Pod, wherever it is.
-fn selection(root: &str, field: &str, suffixes: &[&str]) -> String {
-    let at = |suffix: &str| format!("{root}{}.{field}", place(suffix));
-    match (suffixes.contains(&"controllers"), suffixes.contains(&"cronjobs")) {
-        (true, true) => format!(
-            "{root}.kind == 'Pod' ? {} :\n{root}.kind == 'CronJob' ? {} :\n{}",
-            at(""),
-            at("cronjobs"),
-            at("controllers")
-        ),
-        (true, false) => format!("{root}.kind == 'Pod' ? {} : {}", at(""), at("controllers")),
-        _ => format!("{root}.kind == 'Pod' ? {} : {}", at(""), at("cronjobs")),
+/// A field of the Pod, wherever it is; `number` is that of the field.
+fn selection(root: &str, number: usize, places: &Places) -> String {
+    let (field, _) = FIELDS[number];
+    let at = |wanted: &str| {
+        let found = places.iter().find(|(suffix, _)| *suffix == wanted);
+        found.map(|(_, of_fields)| of_fields[number].select(root, field))
+    };
+    let pod = at("").unwrap_or_default();
+    match (at("controllers"), at("cronjobs")) {
+        (Some(controllers), Some(cronjobs)) => {
+            format!("{root}.kind == 'Pod' ? {pod} :\n{root}.kind == 'CronJob' ? {cronjobs} :\n{controllers}")
+        }
+        (Some(other), None) | (None, Some(other)) => format!("{root}.kind == 'Pod' ? {pod} : {other}"),
+        (None, None) => pod,
     }
 }
 

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     Expr, Refusal, RefusalCode, Scope,
     known::{Known, Type},
+    words,
 };
 
 type Entries = BTreeMap<Arc<str>, Data>;
@@ -325,7 +326,7 @@ impl Walk<'_> {
 
     /// Compares the elements of a list: the name of the variable, and the comparison.
     fn over(&mut self, list: &Value, pattern: &Data) -> Result<(String, Fits), Refusal> {
-        let (inner, name) = self.scope.enter(&singular(list.path.last()));
+        let (inner, name) = self.scope.enter(&word(&list.path));
         let element = Value::new(Path::new(Expr::primary(name.as_str())), list.known.element());
         let mut walk = Walk {
             scope: &inner,
@@ -396,7 +397,7 @@ impl Walk<'_> {
 
     /// Every element of a list satisfies a scalar.
     fn each(&mut self, list: &Value, scalar: &Data) -> Result<Cond, Refusal> {
-        let (_, name) = self.scope.enter(&singular(list.path.last()));
+        let (_, name) = self.scope.enter(&word(&list.path));
         let scalar = Scalar::new(scalar, &list.known.element())?;
         let body = tested(Path::new(Expr::primary(name.as_str())), scalar);
         Ok(Cond::At {
@@ -405,6 +406,11 @@ impl Walk<'_> {
             test: Test::Each(name, Box::new(body)),
         })
     }
+}
+
+/// A word for the elements of a list.
+fn word(list: &Path) -> String {
+    list.last().map_or_else(|| words::ITEM.to_owned(), words::singular)
 }
 
 fn tested(path: Path, scalar: Scalar) -> Cond {
@@ -437,28 +443,6 @@ fn typed(value: &Value, kind: &str, fits: Fits) -> Fits {
             all(fits.skip)
         },
         global: fits.global,
-    }
-}
-
-/// A word for the elements of a list: `container` for `containers`.
-fn singular(list: Option<&str>) -> String {
-    let name = list.unwrap_or("item");
-    match name {
-        "initContainers" | "ephemeralContainers" | "containers" => return "container".to_owned(),
-        "args" => return "arg".to_owned(),
-        _ => {}
-    }
-    let plain = name.chars().all(|c| c.is_ascii_alphanumeric());
-    match name.strip_suffix("ies") {
-        _ if !plain => "item".to_owned(),
-        Some(stem) => format!("{stem}y"),
-        None => match name.strip_suffix("sses") {
-            Some(stem) => format!("{stem}ss"),
-            None => match name.strip_suffix('s') {
-                Some(stem) if stem.len() > 1 && !stem.ends_with('s') => stem.to_owned(),
-                _ => "item".to_owned(),
-            },
-        },
     }
 }
 

@@ -83,9 +83,12 @@ fn regex(pattern: &str) -> String {
 
 /// Whether a text matches a pattern that is known only at run time.
 pub(crate) fn text_matches_glob_of(text: &Expr, pattern: &Expr) -> Expr {
+    if text.as_str() == "''" {
+        return pattern.call("matches", [Expr::string("^[*]*$")]);
+    }
     // Everything that regular expressions give a meaning to, but `*` and `?`.
-    let special = Expr::string("[\\\\.+^$()|{}\\[\\]]");
-    let escaped = Expr::function("regex.replace", [pattern.clone(), special, Expr::string("\\\\\\0")]);
+    let special = Expr::primary(r"r'[\\.+^$()|{}\[\]]'");
+    let escaped = Expr::function("regex.replace", [pattern.clone(), special, Expr::primary(r"r'\\\0'")]);
     let inner = escaped
         .call("replace", [Expr::string("*"), Expr::string(".*")])
         .call("replace", [Expr::string("?"), Expr::string(".")]);

@@ -198,7 +198,10 @@ impl Translator<'_, '_> {
         let containers = hint
             .as_deref()
             .is_some_and(|hint| hint.to_ascii_lowercase().ends_with("container"));
-        let (expr, hint) = if containers && !self.names.scope.is_in_loop() {
+        let is_global = path
+            .as_ref()
+            .is_some_and(|path: &Vec<String>| !path.iter().any(|step| step == "*"));
+        let (expr, hint) = if containers && (is_global || !self.names.scope.is_in_loop()) {
             let name = if self.names.scope.seen() == Seen::Stored {
                 "oldContainers"
             } else {

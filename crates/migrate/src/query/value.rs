@@ -7,7 +7,7 @@
 use kyvtest_go_compat::value::Data;
 
 use super::types::Type;
-use crate::{Expr, Refusal, RefusalCode};
+use crate::{Expr, Refusal, RefusalCode, words};
 
 /// What JMESPath has in place of a value that is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -260,7 +260,11 @@ impl Value {
             fails: self.fails,
             missing,
             served: self.served && field.always && !field.nullable,
-            hint: Some(word(name, field.ty.is_list() || field.ty == Type::Any)),
+            hint: Some(if field.ty.is_list() || field.ty == Type::Any {
+                words::singular(name)
+            } else {
+                words::field(name)
+            }),
             path: self.path.as_ref().map(|path| extended(path, name)),
             ..Self::new(plain, field.ty)
         };
@@ -496,39 +500,4 @@ fn number(value: f64) -> Result<(Expr, Type), Refusal> {
         return Ok((Expr::int(whole), Type::Int));
     }
     Ok((Expr::primary(format!("{value:?}")), Type::Number))
-}
-
-/// Names that CEL, Kubernetes or Kyverno give a meaning.
-const TAKEN: [&str; 13] = [
-    "object",
-    "request",
-    "variable",
-    "image",
-    "resource",
-    "namespace",
-    "exception",
-    "param",
-    "package",
-    "const",
-    "loop",
-    "import",
-    "type",
-];
-
-/// A word for an element: `containers` have a `container`, and the host ports of several are each a `hostPort`.
-fn word(field: &str, is_list: bool) -> String {
-    let short: String = field.chars().filter(char::is_ascii_alphanumeric).collect();
-    let word = if !is_list {
-        short
-    } else if let Some(stem) = short.strip_suffix("ies") {
-        format!("{stem}y")
-    } else if let Some(stem) = short.strip_suffix("sses") {
-        format!("{stem}ss")
-    } else if let Some(stem) = short.strip_suffix('s').filter(|stem| !stem.ends_with('s')) {
-        stem.to_owned()
-    } else {
-        String::new()
-    };
-    let usable = word.starts_with(|c: char| c.is_ascii_lowercase()) && !TAKEN.contains(&word.as_str());
-    if usable { word } else { "item".to_owned() }
 }
