@@ -124,11 +124,11 @@ fn stress(bencher: Bencher<'_, '_>) {
 /// The conversions that upstream's own tests assert.
 #[divan::bench]
 fn conversions(bencher: Bencher<'_, '_>) {
-    let Some(folder) = shared("golden/vap-generation") else {
+    let Some(directory) = shared("golden/vap-generation") else {
         return;
     };
     let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+    for entry in std::fs::read_dir(directory).expect("a folder").flatten() {
         if entry.file_name().to_string_lossy().starts_with("cpol-generate__") {
             let text = |name: &str| std::fs::read_to_string(entry.path().join(name)).unwrap_or_default();
             let native = format!("{}\n---\n{}", text("expected_vap.yaml"), text("expected_vapb.yaml"));
@@ -138,8 +138,8 @@ fn conversions(bencher: Bencher<'_, '_>) {
     measure(bencher, &all, Layer::Rule);
 }
 
-fn yaml_files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+fn yaml_files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
             yaml_files(&path, found);
@@ -152,9 +152,9 @@ fn yaml_files(folder: &Path, found: &mut Vec<PathBuf>) {
 /// Every published policy that converts.
 #[divan::bench(sample_count = 3)]
 fn published(bencher: Bencher<'_, '_>) {
-    let Some(folder) = shared("corpus") else { return };
+    let Some(directory) = shared("corpus") else { return };
     let mut files = Vec::new();
-    yaml_files(&folder, &mut files);
+    yaml_files(&directory, &mut files);
     files.sort();
     let discovery = Discovery::kubernetes();
     let mut seen = std::collections::BTreeSet::new();
@@ -172,7 +172,7 @@ fn published(bencher: Bencher<'_, '_>) {
     measure(bencher, &all, Layer::Policy);
 }
 
-/// The policy of each folder of the library that has exactly one, by the folder's place below a set of policies.
+/// The policy of each directory of the library that has exactly one, by the directory's place below a set of policies.
 fn library(set: &str) -> Vec<(String, Loaded)> {
     let Some(root) = shared("corpus/policies").map(|root| root.join(set)) else {
         return Vec::new();
@@ -188,8 +188,8 @@ fn library(set: &str) -> Vec<(String, Loaded)> {
             &std::fs::read_to_string(&path).unwrap_or_default(),
             Purpose::Policies,
         );
-        let folder = path.parent().and_then(|folder| folder.strip_prefix(&root).ok());
-        let name = folder.map_or_else(String::new, |folder| folder.display().to_string());
+        let directory = path.parent().and_then(|directory| directory.strip_prefix(&root).ok());
+        let name = directory.map_or_else(String::new, |directory| directory.display().to_string());
         let is_new = found.iter().all(|(own, _)| *own != name);
         if is_new && loaded.policies.len() == 1 && loaded.policies.iter().all(Policy::validates) {
             found.push((name, loaded));

@@ -19,9 +19,9 @@ fn suites() -> Vec<Suite> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let shared = std::env::var_os("KYVTEST_SHARED").map_or_else(|| PathBuf::from("../shared"), PathBuf::from);
     let corpus = root.join(shared).join("corpus");
-    let folder = if corpus.exists() { corpus } else { root.join("suites") };
+    let directory = if corpus.exists() { corpus } else { root.join("suites") };
     let options = Options::default();
-    let files = suite::discover(&Disk, &folder.display().to_string(), &options).expect("the folder");
+    let files = suite::discover(&Disk, &directory.display().to_string(), &options).expect("the folder");
     files
         .iter()
         .flat_map(|file| suite::load(&Disk, file, &options))

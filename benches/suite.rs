@@ -16,7 +16,7 @@ fn tests() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let shared = std::env::var_os("KYVTEST_SHARED").map_or_else(|| root.join("../shared"), PathBuf::from);
     let options = Options::default();
-    let of = |folder: &Path| suite::discover(&Disk, &folder.to_string_lossy(), &options).unwrap_or_default();
+    let of = |directory: &Path| suite::discover(&Disk, &directory.to_string_lossy(), &options).unwrap_or_default();
     let tests = of(&shared.join("corpus"));
     if tests.is_empty() {
         return of(&root.join("fixtures/suite"));

@@ -14,8 +14,8 @@ fn main() {
     divan::main();
 }
 
-fn collect(folder: &Path, out: &mut Vec<Vec<u8>>) {
-    let Ok(entries) = fs::read_dir(folder) else {
+fn collect(directory: &Path, out: &mut Vec<Vec<u8>>) {
+    let Ok(entries) = fs::read_dir(directory) else {
         return;
     };
     let mut paths: Vec<PathBuf> = entries

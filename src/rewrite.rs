@@ -334,13 +334,13 @@ impl Rewriter<'_> {
         for companion in companions {
             text = with_file(&text, companion.field, companion.name).map_err(io::Error::other)?;
             files.push((
-                format!("{}/{}", folder(self.test), companion.name),
+                format!("{}/{}", directory(self.test), companion.name),
                 companion.text.clone(),
             ));
         }
         for moved in self.moved {
             let new = moved.new.iter();
-            files.extend(new.map(|(name, text)| (format!("{}/{name}", folder(&moved.old)), text.clone())));
+            files.extend(new.map(|(name, text)| (format!("{}/{name}", directory(&moved.old)), text.clone())));
         }
         let suites = self.suites(&text, files);
         let settings = self.settings();
@@ -367,7 +367,7 @@ fn free_name(companion: &Companion, taken: &[(String, String)]) -> String {
 fn copied(files: &dyn Files, test: &str, suite: &RewrittenSuite) -> io::Result<Vec<Json>> {
     let mut resources = Vec::new();
     for path in &suite.copied {
-        let path = clean(&format!("{}/{path}", folder(test)));
+        let path = clean(&format!("{}/{path}", directory(test)));
         let text = files.read(&path)?;
         let stream = yaml::read(&text, yaml::Mode::Lax, &yaml::Limits::default());
         let trees = stream.documents().iter().filter_map(|document| document.tree().ok());
@@ -461,15 +461,15 @@ fn errors(cases: &[Case]) -> usize {
     cases.iter().filter(is_error).count()
 }
 
-fn folder(path: &str) -> &str {
-    path.rsplit_once('/').map_or(".", |(folder, _)| folder)
+fn directory(path: &str) -> &str {
+    path.rsplit_once('/').map_or(".", |(directory, _)| directory)
 }
 
-/// Whether a suite names a file of policies, or a folder that holds it.
+/// Whether a suite names a file of policies, or a directory that holds it.
 fn reads(suite: &Suite, test: &str, file: &str) -> bool {
     let Some(document) = &suite.test else { return false };
     document.policies.iter().any(|path| {
-        let full = clean(&format!("{}/{}", folder(test), path.value));
+        let full = clean(&format!("{}/{}", directory(test), path.value));
         let rest = file.strip_prefix(full.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     })
@@ -480,10 +480,10 @@ fn new_paths(suite: &Suite, test: &str, moved: &[Moved]) -> Vec<(String, Vec<Str
     let Some(document) = &suite.test else { return Vec::new() };
     let written = document.policies.iter().chain(&document.exceptions);
     let changed = written.filter_map(|path| {
-        let full = clean(&format!("{}/{}", folder(test), path.value));
+        let full = clean(&format!("{}/{}", directory(test), path.value));
         let moved = moved.iter().find(|moved| clean(&moved.old) == full)?;
-        let own = path.value.rsplit_once('/').map(|(folder, _)| folder);
-        let beside = |name: &String| own.map_or_else(|| name.clone(), |folder| format!("{folder}/{name}"));
+        let own = path.value.rsplit_once('/').map(|(directory, _)| directory);
+        let beside = |name: &String| own.map_or_else(|| name.clone(), |directory| format!("{directory}/{name}"));
         let stays = moved.stays.then(|| path.value.clone());
         let new = moved.new.iter().map(|(name, _)| beside(name));
         Some((path.value.clone(), stays.into_iter().chain(new).collect()))

@@ -265,7 +265,7 @@ pub fn discover_all(files: &dyn Files, path: &str, options: &Options<'_>) -> Res
         Diagnostic::new(code, format!("cannot read `{path}`: {}", files::reason(error)))
     };
     let root = files::clean(path);
-    if files.is_folder(&root).map_err(|error| unreadable(path, &error))? {
+    if files.is_directory(&root).map_err(|error| unreadable(path, &error))? {
         let search = files.search(&root, options.file_name);
         let problems = search.unreadable.iter();
         let problems = problems.map(|(path, error)| (path.clone(), unreadable(path, error)));

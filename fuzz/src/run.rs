@@ -141,7 +141,7 @@ const LOOK: human::HumanOptions<'_> = human::HumanOptions {
     color: false,
     details: true,
     verbose: true,
-    folders: false,
+    directories: false,
     replay: "",
 };
 

@@ -72,13 +72,13 @@ pub(super) fn suite_of(
     frame: &Frame,
     settings: &Settings,
     files: &dyn Files,
-    folder: &str,
+    directory: &str,
 ) -> Option<(Vec<File>, Vec<Rule>)> {
     let units = units(&probe.policies);
     if units.is_empty() {
         return None;
     }
-    let rows = found(&units, frame, (settings, files, folder), |_, _| true);
+    let rows = found(&units, frame, (settings, files, directory), |_, _| true);
     let rules = units.iter().enumerate().map(|(number, unit)| {
         let has = |result: &str| rows.iter().any(|row| row.unit == number && row.result == result);
         Rule {
@@ -100,8 +100,8 @@ pub(super) fn suite_of(
 }
 
 /// The suite of what no row of another one tests of its policies that change objects; empty if nothing is missing. It is
-/// in a folder below.
-pub fn missing(suite: &Suite, frame: &Frame, settings: &Settings, files: &dyn Files, folder: &str) -> Vec<File> {
+/// in a directory below.
+pub fn missing(suite: &Suite, frame: &Frame, settings: &Settings, files: &dyn Files, directory: &str) -> Vec<File> {
     let units = units(&suite.policies);
     let is_missing = |unit: &Unit, result: &str| {
         !suite.rows().iter().any(|row| {
@@ -111,7 +111,7 @@ pub fn missing(suite: &Suite, frame: &Frame, settings: &Settings, files: &dyn Fi
             named && same_rule && row.result.value.as_str() == result
         })
     };
-    let rows = found(&units, frame, (settings, files, folder), is_missing);
+    let rows = found(&units, frame, (settings, files, directory), is_missing);
     if rows.is_empty() {
         Vec::new()
     } else {
@@ -291,15 +291,19 @@ type World<'w> = (&'w Settings, &'w dyn Files, &'w str);
 /// Runs a suite that is not written yet.
 fn trial<T>(
     own: &[File],
-    (settings, files, folder): World<'_>,
+    (settings, files, directory): World<'_>,
     look: impl Fn(&Suite, &crate::run::SuiteRun) -> T,
 ) -> Vec<T> {
     let mut over = Memory::default();
     for file in own {
-        over.add(&join(folder, file.name), file.text.as_bytes());
+        over.add(&join(directory, file.name), file.text.as_bytes());
     }
     let overlay = Overlay { under: files, over };
-    let suites = suite::load(&overlay, &join(folder, TEST), &Options::in_cluster(&settings.discovery));
+    let suites = suite::load(
+        &overlay,
+        &join(directory, TEST),
+        &Options::in_cluster(&settings.discovery),
+    );
     suites.iter().map(|suite| look(suite, &run(suite, settings))).collect()
 }
 

@@ -86,7 +86,7 @@ impl Rule {
 #[derive(Debug)]
 pub struct Skeleton {
     /// Directories, relative to that of the suite, with their files. Requests of several users need several suites.
-    pub folders: Vec<(String, Vec<File>)>,
+    pub directories: Vec<(String, Vec<File>)>,
     pub rules: Vec<Rule>,
     pub problems: (Vec<Diagnostic>, Sources),
 }
@@ -135,7 +135,7 @@ impl Candidate {
 type Wrong = (usize, Option<(Status, Option<Divergence>)>);
 
 /// Builds a suite for the policies of `probe`, a suite in the same directory without expectations.
-pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn Files, folder: &str) -> Skeleton {
+pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn Files, directory: &str) -> Skeleton {
     let mut rules = Vec::new();
     let mut used = BTreeSet::new();
     let mut candidates = Vec::new();
@@ -154,7 +154,7 @@ pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn F
         }
     }
     let mut problems = (Vec::new(), Sources::new());
-    let mut folders;
+    let mut directories;
     // Every round removes at least one form.
     loop {
         candidates.retain(|candidate| candidate.form < candidate.forms.len());
@@ -190,10 +190,10 @@ pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn F
             })
             .collect();
         let written = suites(&frame, &missing);
-        folders = place(&written);
+        directories = place(&written);
         let mut bad: Vec<Wrong> = Vec::new();
-        for (suite, (below, own)) in written.iter().zip(&folders) {
-            match check(own, &join(folder, below), files, settings) {
+        for (suite, (below, own)) in written.iter().zip(&directories) {
+            match check(own, &join(directory, below), files, settings) {
                 Ok(wrong) => {
                     let number = |(row, answer): Wrong| Some((*suite.cases.get(row)?, answer));
                     bad.extend(wrong.into_iter().filter_map(number));
@@ -214,17 +214,17 @@ pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn F
         }
     }
     // What changes objects has a suite of its own, below the others if there are any.
-    let (below, frame) = if folders.is_empty() {
+    let (below, frame) = if directories.is_empty() {
         (".", frame.clone())
     } else {
         ("mutation", frame.deeper())
     };
-    if let Some((own, found)) = mutation::suite_of(probe, &frame, settings, files, &join(folder, below)) {
+    if let Some((own, found)) = mutation::suite_of(probe, &frame, settings, files, &join(directory, below)) {
         rules.extend(found);
-        folders.extend((!own.is_empty()).then(|| (below.to_owned(), own)));
+        directories.extend((!own.is_empty()).then(|| (below.to_owned(), own)));
     }
     Skeleton {
-        folders,
+        directories,
         rules,
         problems,
     }
@@ -263,16 +263,16 @@ fn place(written: &[Written]) -> Vec<(String, Vec<File>)> {
 /// Runs a suite that is not yet written, and returns the failing rows.
 fn check(
     own: &[File],
-    folder: &str,
+    directory: &str,
     files: &dyn Files,
     settings: &Settings,
 ) -> Result<Vec<Wrong>, (Vec<Diagnostic>, Sources)> {
     let mut over = Memory::default();
     for file in own {
-        over.add(&join(folder, file.name), file.text.as_bytes());
+        over.add(&join(directory, file.name), file.text.as_bytes());
     }
     let overlay = Overlay { under: files, over };
-    let path = join(folder, "kyverno-test.yaml");
+    let path = join(directory, "kyverno-test.yaml");
     let mut wrong = Vec::new();
     for suite in suite::load(&overlay, &path, &Options::in_cluster(&settings.discovery)) {
         let run = run(&suite, settings);

@@ -308,7 +308,7 @@ fn above() -> Option<PathBuf> {
     let found = here
         .ancestors()
         .enumerate()
-        .find(|(_, folder)| fs::metadata(folder.join(FILE)).is_ok_and(|found| found.is_file()));
+        .find(|(_, directory)| fs::metadata(directory.join(FILE)).is_ok_and(|found| found.is_file()));
     // The path as a user would write it.
     let (up, _) = found?;
     Some(std::iter::repeat_n("..", up).collect::<PathBuf>().join(FILE))

@@ -252,11 +252,11 @@ impl Args {
         let mut bare = Vec::new();
         for path in paths {
             let found = suite::discover(&Disk, path, &options)?;
-            let is_folder = Disk.is_folder(path).unwrap_or(false);
-            if is_folder && found.is_empty() {
+            let is_directory = Disk.is_directory(path).unwrap_or(false);
+            if is_directory && found.is_empty() {
                 let files = input::policy_files(path.as_ref());
                 bare.extend(files.iter().map(|file| file.display().to_string()));
-            } else if is_folder || path.ends_with(&self.file_name) {
+            } else if is_directory || path.ends_with(&self.file_name) {
                 let loaded = found.iter().flat_map(|file| suite::load(&Disk, file, &options));
                 suites.extend(loaded);
             } else {
@@ -278,7 +278,7 @@ impl Args {
         }
         for path in &self.resources {
             // Reported here, because no suite names the file.
-            if Disk.is_folder(path).is_err() {
+            if Disk.is_directory(path).is_err() {
                 input::read(path.as_ref(), &mut Sources::new())?;
             }
         }
@@ -353,11 +353,11 @@ impl Files for Written {
         Disk.read(path)
     }
 
-    fn is_folder(&self, path: &str) -> io::Result<bool> {
+    fn is_directory(&self, path: &str) -> io::Result<bool> {
         if path == WRITTEN {
             Ok(false)
         } else {
-            Disk.is_folder(path)
+            Disk.is_directory(path)
         }
     }
 

@@ -115,13 +115,13 @@ impl Args {
                 });
             }
         }
-        let folder = Path::new(&run.path).parent().unwrap_or_else(|| Path::new(""));
+        let directory = Path::new(&run.path).parent().unwrap_or_else(|| Path::new(""));
         let frame = Frame::below(test);
         let written = suites(&frame, &missing).into_iter().map(|Written { files, .. }| files);
-        let below = folder.join("behaviours").display().to_string();
+        let below = directory.join("behaviours").display().to_string();
         let mutation = mutation::missing(suite, &frame, settings, &Disk, &below);
         for files in written.chain([mutation]).filter(|files| !files.is_empty()) {
-            let at = self.free(folder, &files);
+            let at = self.free(directory, &files);
             let files = files.iter();
             let files: Vec<(PathBuf, &str)> = files
                 .map(|file| (at.join(self.name(file)), file.text.as_str()))
@@ -140,14 +140,14 @@ impl Args {
     }
 
     /// The first directory in which nothing would be overwritten.
-    fn free(&self, folder: &Path, files: &[File]) -> PathBuf {
+    fn free(&self, directory: &Path, files: &[File]) -> PathBuf {
         let taken = |at: &Path| {
             files
                 .iter()
                 .any(|file| at.join(file.name).exists() || at.join(self.name(file)).exists())
         };
-        let first = folder.join("behaviours");
-        let others = (2..10_000).map(|number| folder.join(format!("behaviours-{number}")));
+        let first = directory.join("behaviours");
+        let others = (2..10_000).map(|number| directory.join(format!("behaviours-{number}")));
         let mut all = std::iter::once(first.clone()).chain(others);
         all.find(|at| !taken(at)).unwrap_or(first)
     }

@@ -52,8 +52,8 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
-        let folder = self.folder();
-        let frame = self.frame(&folder)?;
+        let directory = self.directory();
+        let frame = self.frame(&directory)?;
         let settings = Settings {
             discovery: self.cluster.discovery()?,
             now: self.cluster.clock()?,
@@ -70,7 +70,7 @@ impl Args {
             "resources": [],
             "results": [],
         });
-        let path = join(&folder, "kyverno-test.yaml");
+        let path = join(&directory, "kyverno-test.yaml");
         over.add(&path, Document::from(&probe).root().to_yaml());
         let overlay = Overlay { under: &Disk, over };
         let Some(probe) = suite::load(&overlay, &path, &Options::in_cluster(&settings.discovery))
@@ -91,8 +91,8 @@ impl Args {
         if let Some(name) = skeleton::policy_name(&probe) {
             frame.name = name;
         }
-        let made = skeleton::skeleton(&probe, &frame, &settings, &Disk, &folder);
-        if made.folders.is_empty() {
+        let made = skeleton::skeleton(&probe, &frame, &settings, &Disk, &directory);
+        if made.directories.is_empty() {
             let (mut problems, sources) = made.problems;
             problems.push(skeleton::nothing(&made.rules));
             return Err(Failure::Input(problems, sources));
@@ -106,10 +106,10 @@ impl Args {
             output.diagnostic(&Diagnostic::new(Code::ExampleMissing, text), &Sources::new());
         }
         let files: Vec<(PathBuf, &str)> = made
-            .folders
+            .directories
             .iter()
             .flat_map(|(below, files)| {
-                let at = join(&folder, below);
+                let at = join(&directory, below);
                 files
                     .iter()
                     .map(move |file| (PathBuf::from(join(&at, file.name)), file.text.as_str()))
@@ -131,14 +131,14 @@ impl Args {
         }
         let whole = made.rules.iter().filter(|rule| rule.passes && rule.fails).count();
         output.remark(&format!(
-            "found a passing and a failing resource for {whole} of {} rules; run them with `kyvtest run {folder}`\n",
+            "found a passing and a failing resource for {whole} of {} rules; run them with `kyvtest run {directory}`\n",
             made.rules.len()
         ));
         Ok(Exit::Success)
     }
 
     /// The directory of the suite.
-    fn folder(&self) -> String {
+    fn directory(&self) -> String {
         if let Some(dir) = &self.dir {
             return join("", dir);
         }
@@ -151,7 +151,7 @@ impl Args {
         join(beside, ".kyverno-test")
     }
 
-    fn frame(&self, folder: &str) -> Result<Frame, Failure> {
+    fn frame(&self, directory: &str) -> Result<Frame, Failure> {
         let absolute = |path: &str| -> Result<String, Failure> {
             let found = std::path::absolute(path).map_err(|error| {
                 let message = format!("cannot read `{path}`: {}", input::reason(&error));
@@ -159,7 +159,7 @@ impl Args {
             })?;
             Ok(found.to_string_lossy().into_owned())
         };
-        let from = absolute(folder)?;
+        let from = absolute(directory)?;
         let paths = |list: &[String]| -> Result<Vec<String>, Failure> {
             let paths = list.iter().map(|path| {
                 if let Err(error) = fs::metadata(path) {

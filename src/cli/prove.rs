@@ -416,7 +416,7 @@ impl Args {
                 }
             }
         }
-        if let Some(folder) = &self.emit_cases {
+        if let Some(directory) = &self.emit_cases {
             let exceptions = counterexample::exceptions(&loaded);
             let settings = Settings {
                 discovery,
@@ -430,7 +430,7 @@ impl Args {
                 ..Settings::new(false)
             };
             for row in &rows {
-                let left_out = emit::emit(folder, &row.original, &exceptions, &row.proof.regions, &settings)?;
+                let left_out = emit::emit(directory, &row.original, &exceptions, &row.proof.regions, &settings)?;
                 for diagnostic in &left_out {
                     output.diagnostic(diagnostic, &sources);
                 }

@@ -392,7 +392,7 @@ impl Args {
             color,
             verbose: self.verbose,
             details: self.details,
-            folders: self.suites.compat,
+            directories: self.suites.compat,
             replay,
         }
     }

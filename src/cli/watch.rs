@@ -79,11 +79,11 @@ impl Args {
         let cluster: BTreeSet<String> = self.run.suites.cluster.files().map(absolute).collect();
         let config_file = self.config_file.as_ref().map(absolute);
         for file in cluster.iter().chain(&config_file) {
-            let folder = parent(file);
+            let directory = parent(file);
             watch(
                 &mut watcher,
                 &mut watched,
-                Path::new(&folder),
+                Path::new(&directory),
                 RecursiveMode::NonRecursive,
             );
         }
@@ -102,11 +102,11 @@ impl Args {
             }
             known.learn(&executed);
             // Files outside the given paths are watched through their directories.
-            for folder in known.folders() {
+            for directory in known.directories() {
                 watch(
                     &mut watcher,
                     &mut watched,
-                    Path::new(&folder),
+                    Path::new(&directory),
                     RecursiveMode::NonRecursive,
                 );
             }
@@ -163,7 +163,7 @@ fn problem(error: &notify::Error) -> Diagnostic {
 /// Watches a file or directory once; ignores those that cannot be watched.
 fn watch(watcher: &mut RecommendedWatcher, watched: &mut BTreeSet<String>, path: &Path, mode: RecursiveMode) {
     let name = absolute(path);
-    let below = |folder: &String| name == *folder || name.starts_with(&format!("{folder}/"));
+    let below = |directory: &String| name == *directory || name.starts_with(&format!("{directory}/"));
     let known = watched.contains(&format!("{name}/.")) || watched.iter().any(below);
     if !known && watcher.watch(path, mode).is_ok() {
         // A path below a recursively watched directory needs no separate watch.
@@ -232,8 +232,8 @@ impl Known {
             dependencies.paths.extend(timed.dependencies.paths.iter().map(absolute));
             dependencies.paths.insert(absolute(path));
             dependencies
-                .folders
-                .extend(timed.dependencies.folders.iter().map(absolute));
+                .directories
+                .extend(timed.dependencies.directories.iter().map(absolute));
             self.suites.insert(path.clone(), dependencies);
             let problem = |case: &crate::run::Case| case.outcome.fails() || case.diverges();
             if timed.run.is_broken() || timed.run.cases.iter().any(problem) {
@@ -249,11 +249,11 @@ impl Known {
     }
 
     /// All directories that files are read from.
-    fn folders(&self) -> BTreeSet<String> {
+    fn directories(&self) -> BTreeSet<String> {
         let all = self.suites.values();
         let parents = all.flat_map(|dependencies| {
             let parents = dependencies.paths.iter().map(|path| parent(path));
-            parents.chain(dependencies.folders.iter().cloned())
+            parents.chain(dependencies.directories.iter().cloned())
         });
         parents.collect()
     }
@@ -270,7 +270,7 @@ impl Known {
 fn parent(path: &str) -> String {
     match path.rsplit_once('/') {
         Some(("", _)) | None => "/".to_owned(),
-        Some((folder, _)) => folder.to_owned(),
+        Some((directory, _)) => directory.to_owned(),
     }
 }
 
@@ -280,8 +280,8 @@ fn affected(suites: &BTreeMap<String, Dependencies>, changed: &BTreeSet<String>)
     let touches = |dependencies: &Dependencies| {
         changed.iter().any(|path| {
             dependencies.paths.contains(path)
-                || dependencies.folders.contains(path)
-                || dependencies.folders.contains(&parent(path))
+                || dependencies.directories.contains(path)
+                || dependencies.directories.contains(&parent(path))
         })
     };
     let touched = suites.iter().filter(|(_, dependencies)| touches(dependencies));
@@ -295,9 +295,9 @@ mod tests {
     #[test]
     fn changes_touch_what_depends_on_them() {
         let set = |paths: &[&str]| -> BTreeSet<String> { paths.iter().map(|path| (*path).to_owned()).collect() };
-        let suite = |paths: &[&str], folders: &[&str]| Dependencies {
+        let suite = |paths: &[&str], directories: &[&str]| Dependencies {
             paths: set(paths),
-            folders: set(folders),
+            directories: set(directories),
         };
         let suites = BTreeMap::from([
             (

@@ -29,7 +29,7 @@ pub struct HumanOptions<'l> {
     /// Whether to show every failure and divergence in full, instead of a few cases of each policy and cause.
     pub details: bool,
     /// Whether commands name the directories of suites, as `kyverno test` requires, instead of the test files.
-    pub folders: bool,
+    pub directories: bool,
     /// The options that a command needs to run in the same cluster, each with a blank before it.
     pub replay: &'l str,
 }
@@ -290,7 +290,7 @@ fn counted(number: usize, one: &str, many: &str) -> String {
 fn replay(run: &SuiteRun, case: &Case, look: HumanOptions<'_>, text: &mut String) {
     let id = source_map::id(run, case);
     let path = match run.path.rsplit_once('/') {
-        Some((folder, _)) if look.folders => folder,
+        Some((directory, _)) if look.directories => directory,
         _ => run.path.as_str(),
     };
     let path = quoted(path);

@@ -223,13 +223,13 @@ fn missing_native(case: &Case) -> Option<&str> {
 
 /// The path without its extension and without dots.
 fn class(path: &str) -> String {
-    let (folder, file) = path
+    let (directory, file) = path
         .rsplit_once('/')
-        .map_or(("", path), |(folder, file)| (folder, file));
+        .map_or(("", path), |(directory, file)| (directory, file));
     let stem = file
         .rsplit_once('.')
         .map_or(file, |(stem, _)| if stem.is_empty() { file } else { stem });
-    let parts = folder.split('/').filter(|part| !matches!(*part, "" | "." | ".."));
+    let parts = directory.split('/').filter(|part| !matches!(*part, "" | "." | ".."));
     let parts: Vec<String> = parts.chain([stem]).map(|part| part.replace('.', "_")).collect();
     line(&parts.join("/"))
 }

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, io};
 use kyvtest_go_compat::{text::path::clean, value::Document, yaml};
 use serde_json::{Value as Json, json};
 
-use super::folder;
+use super::directory;
 use crate::suite::{Files, Suite};
 
 /// The name of the file with the objects and images that new policies look up.
@@ -71,7 +71,7 @@ pub(super) fn namespaces(files: &dyn Files, test: &str, suites: &[Suite]) -> io:
     let mut values = match &document.variables {
         None => json!({"apiVersion": "cli.kyverno.io/v1alpha1", "kind": "Values", "metadata": {"name": "values"}}),
         Some(path) => {
-            let text = files.read(&clean(&format!("{}/{}", folder(test), path.value)))?;
+            let text = files.read(&clean(&format!("{}/{}", directory(test), path.value)))?;
             let stream = yaml::read(&text, yaml::Mode::Lax, &yaml::Limits::default());
             let tree = stream.documents().first().and_then(|document| document.tree().ok());
             match tree.map(|tree| Document::from(tree.root()).root().to_serde()) {

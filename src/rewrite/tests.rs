@@ -17,7 +17,7 @@ use crate::{
 
 /// A suite of `fixtures/migrate` and its rewriting.
 struct Fixture {
-    folder: String,
+    directory: String,
     files: Memory,
     rewritten: RewrittenSuite,
 }
@@ -32,13 +32,13 @@ fn loaded(text: &str, purpose: Purpose) -> Loaded {
 
 impl Fixture {
     fn text(&self, name: &str) -> String {
-        std::fs::read_to_string(format!("{}/{name}", self.folder)).expect("a fixture")
+        std::fs::read_to_string(format!("{}/{name}", self.directory)).expect("a fixture")
     }
 
     /// Rewrites a suite for its migrated policies.
-    fn new(folder: &str, names: &[&str]) -> Self {
-        let folder = format!("{}/fixtures/migrate/{folder}", env!("CARGO_MANIFEST_DIR"));
-        let text = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).expect("a fixture");
+    fn new(directory: &str, names: &[&str]) -> Self {
+        let directory = format!("{}/fixtures/migrate/{directory}", env!("CARGO_MANIFEST_DIR"));
+        let text = |name: &str| std::fs::read_to_string(format!("{directory}/{name}")).expect("a fixture");
         let mut files = Memory::default();
         for name in names {
             files.add(&format!("suite/{name}"), text(name));
@@ -77,7 +77,7 @@ impl Fixture {
         // A policy of the same name that the suite does not read changes nothing.
         let placed: Vec<(String, Replaced)> = replaced
             .into_iter()
-            .flat_map(|one| ["elsewhere", "suite"].map(|folder| (format!("{folder}/policy.yaml"), one.clone())))
+            .flat_map(|one| ["elsewhere", "suite"].map(|directory| (format!("{directory}/policy.yaml"), one.clone())))
             .collect();
         let rewritten = rewrite(&files, "suite/kyverno-test.yaml", &replacements, &placed, None);
         let rewritten = rewritten.expect("YAML").expect("a change");
@@ -86,7 +86,7 @@ impl Fixture {
         }
         files.add("suite/kyverno-test.yaml", rewritten.text.as_str());
         Self {
-            folder,
+            directory,
             files,
             rewritten,
         }

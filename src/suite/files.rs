@@ -26,7 +26,7 @@ pub trait Files: Sync {
     ///
     /// # Errors
     /// If it does not exist.
-    fn is_folder(&self, path: &str) -> io::Result<bool>;
+    fn is_directory(&self, path: &str) -> io::Result<bool>;
 
     /// The names in a directory, sorted, with whether each is a directory itself.
     ///
@@ -58,8 +58,8 @@ pub trait Files: Sync {
     fn search(&self, root: &str, name: &str) -> Search {
         let mut search = Search::default();
         let mut open = vec![(root.to_owned(), true)];
-        while let Some((path, folder)) = open.pop() {
-            if folder {
+        while let Some((path, directory)) = open.pop() {
+            if directory {
                 let entries = match self.list(&path) {
                     Ok(entries) => entries,
                     Err(error) => {
@@ -67,7 +67,9 @@ pub trait Files: Sync {
                         continue;
                     }
                 };
-                let paths = entries.into_iter().map(|(name, folder)| (join(&path, &name), folder));
+                let paths = entries
+                    .into_iter()
+                    .map(|(name, directory)| (join(&path, &name), directory));
                 let mut paths: Vec<_> = paths.collect();
                 paths.reverse();
                 open.extend(paths);
@@ -116,7 +118,7 @@ impl Files for Disk {
             .map(|path| path.to_string_lossy().into_owned())
     }
 
-    fn is_folder(&self, path: &str) -> io::Result<bool> {
+    fn is_directory(&self, path: &str) -> io::Result<bool> {
         fs::metadata(path).map(|metadata| metadata.is_dir())
     }
 
@@ -172,11 +174,11 @@ impl Memory {
     }
 
     /// The paths below a directory, relative to it.
-    fn below<'a>(&'a self, folder: &str) -> impl Iterator<Item = &'a str> {
-        let prefix = match clean(folder).as_str() {
+    fn below<'a>(&'a self, directory: &str) -> impl Iterator<Item = &'a str> {
+        let prefix = match clean(directory).as_str() {
             "." => String::new(),
             "/" => "/".to_owned(),
-            folder => format!("{folder}/"),
+            directory => format!("{directory}/"),
         };
         self.0.keys().filter_map(move |path| path.strip_prefix(prefix.as_str()))
     }
@@ -184,7 +186,7 @@ impl Memory {
 
 impl Files for Memory {
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-        if self.is_folder(path)? {
+        if self.is_directory(path)? {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         self.0
@@ -193,7 +195,7 @@ impl Files for Memory {
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn is_folder(&self, path: &str) -> io::Result<bool> {
+    fn is_directory(&self, path: &str) -> io::Result<bool> {
         if self.0.contains_key(&clean(path)) {
             return Ok(false);
         }
@@ -204,11 +206,11 @@ impl Files for Memory {
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>> {
-        if !self.is_folder(path)? {
+        if !self.is_directory(path)? {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         let names = self.below(path).map(|rest| match rest.split_once('/') {
-            Some((folder, _)) => (folder.to_owned(), true),
+            Some((directory, _)) => (directory.to_owned(), true),
             None => (rest.to_owned(), false),
         });
         let mut names: Vec<_> = names.collect();
@@ -242,8 +244,8 @@ impl Files for Overlay<'_> {
         }
     }
 
-    fn is_folder(&self, path: &str) -> io::Result<bool> {
-        self.over.is_folder(path).or_else(|_| self.under.is_folder(path))
+    fn is_directory(&self, path: &str) -> io::Result<bool> {
+        self.over.is_directory(path).or_else(|_| self.under.is_directory(path))
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>> {
@@ -271,7 +273,7 @@ pub struct Dependencies {
     /// Files and directories accessed by name.
     pub paths: BTreeSet<String>,
     /// Listed directories.
-    pub folders: BTreeSet<String>,
+    pub directories: BTreeSet<String>,
 }
 
 /// Records accesses to the underlying files.
@@ -316,14 +318,14 @@ impl Files for RecordingFiles<'_> {
         self.under.read(path)
     }
 
-    fn is_folder(&self, path: &str) -> io::Result<bool> {
+    fn is_directory(&self, path: &str) -> io::Result<bool> {
         self.note(path);
-        self.under.is_folder(path)
+        self.under.is_directory(path)
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>> {
         if let Ok(mut dependencies) = self.dependencies.lock() {
-            dependencies.folders.insert(clean(path));
+            dependencies.directories.insert(clean(path));
         }
         self.under.list(path)
     }
@@ -333,12 +335,12 @@ impl Files for RecordingFiles<'_> {
     }
 }
 
-/// A path in a file of `folder`: absolute ones are unchanged, others are relative to the directory.
-pub(crate) fn resolve(folder: &str, path: &str) -> String {
+/// A path in a file of `directory`: absolute ones are unchanged, others are relative to the directory.
+pub(crate) fn resolve(directory: &str, path: &str) -> String {
     if path.starts_with('/') || Path::new(path).is_absolute() {
         path.to_owned()
     } else {
-        join(folder, path)
+        join(directory, path)
     }
 }
 
@@ -346,7 +348,7 @@ pub(crate) fn resolve(folder: &str, path: &str) -> String {
 pub(crate) fn parent(path: &str) -> String {
     match path.rsplit_once('/') {
         Some(("", _)) => "/".to_owned(),
-        Some((folder, _)) => clean(folder),
+        Some((directory, _)) => clean(directory),
         None => ".".to_owned(),
     }
 }
@@ -394,14 +396,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_folders() {
+    fn memory_has_directories() {
         let mut files = Memory::default();
         for path in ["a/b/t.yaml", "a/.h/t.yaml", "a/t.yaml", "a/b.yaml"] {
             files.add(path, "");
         }
         let found = files.find("a", "t.yaml").expect("a folder");
         assert_eq!(found, ["a/.h/t.yaml", "a/b/t.yaml", "a/t.yaml"]);
-        assert!(files.is_folder("a/b").expect("it is there"));
+        assert!(files.is_directory("a/b").expect("it is there"));
         assert!(files.list("a/t.yaml").is_err());
         assert!(files.read("a/none.yaml").is_err());
     }

@@ -61,9 +61,9 @@ pub fn fix(files: &dyn Files, path: &str) -> Result<Vec<Fixed>, Box<(Diagnostic,
     };
     let mut companions = Vec::new();
     let mut fixed = vec![fix_text(path, bytes, "Test", &mut companions)];
-    let folder = parent(path);
+    let directory = parent(path);
     for (companion, kind) in companions {
-        let companion = resolve(&folder, &companion);
+        let companion = resolve(&directory, &companion);
         if fixed.iter().any(|done| done.path == companion) {
             continue;
         }

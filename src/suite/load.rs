@@ -190,7 +190,7 @@ fn read_suite(
     let mut loader = Loader {
         files,
         options,
-        folder: parent(&suite.path),
+        directory: parent(&suite.path),
         suite,
         crds: Vec::new(),
     };
@@ -221,7 +221,7 @@ enum Missing {
 struct Loader<'a> {
     files: &'a dyn Files,
     options: &'a Options<'a>,
-    folder: String,
+    directory: String,
     suite: &'a mut Suite,
     /// Group, kind and whether it is cluster-wide, of the suite's own CustomResourceDefinitions.
     crds: Vec<(String, String, bool)>,
@@ -241,7 +241,7 @@ impl Loader<'_> {
 
     /// Reads a file that the suite names at a location.
     fn bytes(&mut self, at: Span, path: &str, written: &str) -> Option<Vec<u8>> {
-        let result = match self.files.is_folder(path) {
+        let result = match self.files.is_directory(path) {
             Ok(true) => Err(io::ErrorKind::IsADirectory.into()),
             Ok(false) | Err(_) => self.files.read(path),
         };
@@ -297,7 +297,7 @@ impl Loader<'_> {
         at: &Text,
         decode: impl for<'t> FnOnce(&mut Decoder<'t>, Node<'t>) -> Option<T>,
     ) -> Option<T> {
-        let path = join(&self.folder, &at.value);
+        let path = join(&self.directory, &at.value);
         self.companion_at(at.span, &path, &at.value, decode)
     }
 
@@ -364,7 +364,7 @@ impl Loader<'_> {
             self.suite.user_info = Some(info);
         }
         for at in &test.policies {
-            let path = resolve(&self.folder, &at.value);
+            let path = resolve(&self.directory, &at.value);
             let before = self.suite.diagnostics.len();
             let found = self.suite.policies.count();
             self.policies(at, &path, &mut Vec::new());
@@ -438,8 +438,8 @@ impl Loader<'_> {
     /// Loads a policy file or a whole directory. Hidden files and those without a YAML extension are skipped. `open`
     /// are the ancestor directories.
     fn policies(&mut self, at: &Text, path: &str, open: &mut Vec<String>) {
-        let folder = match self.files.is_folder(path) {
-            Ok(folder) => folder,
+        let directory = match self.files.is_directory(path) {
+            Ok(directory) => directory,
             Err(error) => {
                 let diagnostic = self.missing(at.span, path, &at.value, &error);
                 self.say(diagnostic);
@@ -448,7 +448,7 @@ impl Loader<'_> {
             }
         };
         let cleaned = clean(path);
-        if base(&cleaned).starts_with('.') || (!folder && !is_yaml(&cleaned)) {
+        if base(&cleaned).starts_with('.') || (!directory && !is_yaml(&cleaned)) {
             if open.is_empty() {
                 let message = format!("Kyverno skips `{}` because of its name", at.value);
                 let help =
@@ -457,7 +457,7 @@ impl Loader<'_> {
             }
             return;
         }
-        if folder {
+        if directory {
             let identity = self.files.identity(path).unwrap_or_else(|| cleaned.clone());
             if open.contains(&identity) {
                 let message = format!("`{path}` leads back to a directory that contains it");
@@ -496,7 +496,7 @@ impl Loader<'_> {
     }
 
     fn exceptions(&mut self, at: &Text) {
-        let path = resolve(&self.folder, &at.value);
+        let path = resolve(&self.directory, &at.value);
         let Some(bytes) = self.bytes(at.span, &path, &at.value) else {
             self.stop(Upstream::Aborts);
             return;
@@ -516,7 +516,7 @@ impl Loader<'_> {
         }
         let mut cluster = Cluster::default();
         for at in &test.cluster_resources {
-            let path = resolve(&self.folder, &at.value);
+            let path = resolve(&self.directory, &at.value);
             let Some(read) = self.companion_at(at.span, &path, &at.value, ClusterResource::decode_file) else {
                 continue;
             };
@@ -540,7 +540,7 @@ impl Loader<'_> {
             }
             cluster.resources.extend(read.resources);
             for at in &read.crds {
-                let path = resolve(&self.folder, &at.value);
+                let path = resolve(&self.directory, &at.value);
                 let crd = self.companion_at(at.span, &path, &at.value, |decoder, node| {
                     let crd = decoder.object(node)?;
                     let kind = node.get("kind").and_then(Node::as_str);
@@ -580,7 +580,7 @@ impl Loader<'_> {
             if let GlobalContextSource::Files(paths) = &entry.source {
                 let mut objects = Vec::new();
                 for at in paths {
-                    let path = join(&self.folder, at.trim());
+                    let path = join(&self.directory, at.trim());
                     let Some(bytes) = self.bytes(at.span, &path, &at.value) else {
                         self.stop(Upstream::Aborts);
                         continue;

@@ -69,9 +69,9 @@ fn check_vector(row: &Vector, profile: &'static Profile, object: &Document) -> R
     }
 }
 
-fn vectors(name: &'static str, folder: &Path, rows: usize, profile: &'static Profile) {
-    let object = Document::from_json(&read(&folder.join("object.json"))).expect("the object is JSON");
-    let vectors: Vec<Vector> = jsonl(&folder.join("vectors.jsonl"));
+fn vectors(name: &'static str, directory: &Path, rows: usize, profile: &'static Profile) {
+    let object = Document::from_json(&read(&directory.join("object.json"))).expect("the object is JSON");
+    let vectors: Vec<Vector> = jsonl(&directory.join("vectors.jsonl"));
     Gate { name, rows }.run(
         &vectors,
         |row| row.id.clone(),
@@ -82,16 +82,16 @@ fn vectors(name: &'static str, folder: &Path, rows: usize, profile: &'static Pro
 #[test]
 fn kubernetes_1_36() {
     vectors("cel-1.36", &fixture("cel/golden-1.36"), 1525, Profile::kubernetes());
-    if let Some(folder) = shared("golden/cel-1.36") {
-        vectors("cel-1.36", &folder, 1525, Profile::kubernetes());
+    if let Some(directory) = shared("golden/cel-1.36") {
+        vectors("cel-1.36", &directory, 1525, Profile::kubernetes());
     }
 }
 
 #[test]
 fn kyverno_1_19() {
     vectors("cel-kyverno", &fixture("cel/golden-kyverno"), 824, Profile::kyverno());
-    if let Some(folder) = shared("golden/cel-kyverno") {
-        vectors("cel-kyverno", &folder, 824, Profile::kyverno());
+    if let Some(directory) = shared("golden/cel-kyverno") {
+        vectors("cel-kyverno", &directory, 824, Profile::kyverno());
     }
 }
 
@@ -355,8 +355,8 @@ fn cost() {
 
 #[test]
 fn own_vectors() {
-    let folder = fixture("cel/kubernetes-1.36");
-    if folder.exists() {
-        vectors("cel-1.36-own", &folder, 1, Profile::kubernetes());
+    let directory = fixture("cel/kubernetes-1.36");
+    if directory.exists() {
+        vectors("cel-1.36-own", &directory, 1, Profile::kubernetes());
     }
 }

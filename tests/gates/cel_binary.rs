@@ -43,9 +43,9 @@ fn spread<T>(rows: Vec<T>, count: usize) -> Vec<T> {
     rows.into_iter().step_by(step).collect()
 }
 
-fn vectors(folder: &Path, profile: &str) {
-    let object: Value = serde_json::from_str(&read(&folder.join("object.json"))).expect("the object is JSON");
-    let rows = spread(jsonl::<Value>(&folder.join("vectors.jsonl")), 60);
+fn vectors(directory: &Path, profile: &str) {
+    let object: Value = serde_json::from_str(&read(&directory.join("object.json"))).expect("the object is JSON");
+    let rows = spread(jsonl::<Value>(&directory.join("vectors.jsonl")), 60);
     let lines: Vec<Value> = rows
         .iter()
         .map(|row| json!({"id": row["id"], "expr": row["expr"], "profile": profile, "object": object}))

@@ -209,9 +209,9 @@ fn subset(expected: &Value, ours: &Value, path: &str) -> Result<(), String> {
     }
 }
 
-fn check_case(folder: &Path, case: &Value, discovery: &Discovery) -> Result<(), String> {
+fn check_case(directory: &Path, case: &Value, discovery: &Discovery) -> Result<(), String> {
     let file = |name: &str| {
-        let path = folder.join(name);
+        let path = directory.join(name);
         if path.exists() { read(&path) } else { String::new() }
     };
     let loaded = loaded(&file("policy.yaml"), &file("exceptions.yaml"));
@@ -258,16 +258,16 @@ fn compare_case(
 
 #[test]
 fn convert_cases() {
-    let Some(folder) = shared("golden/vap-generation") else {
+    let Some(directory) = shared("golden/vap-generation") else {
         return;
     };
-    let index: Value = serde_json::from_str(&read(&folder.join("index.json"))).expect("JSON");
+    let index: Value = serde_json::from_str(&read(&directory.join("index.json"))).expect("JSON");
     let cases = index["cases"].as_array().expect("cases");
     let discovery = Discovery::kubernetes();
     Gate::new("vap-generation", 79).run(
         cases,
         |case| text(case, "case").to_owned(),
-        |case| check_case(&folder.join(text(case, "case")), case, &discovery),
+        |case| check_case(&directory.join(text(case, "case")), case, &discovery),
     );
 }
 

@@ -33,10 +33,10 @@ struct Check {
 /// Runs the directory of a test file: the exit code, and how many lines of the test file pass and fail.
 fn run(corpus: &Path, suite: &str) -> Result<(i32, usize, usize), String> {
     let file = corpus.join(suite);
-    let folder = file.parent().ok_or("a test file is in a folder")?;
+    let directory = file.parent().ok_or("a test file is in a folder")?;
     let output = Command::new(env!("CARGO_BIN_EXE_kyvtest"))
         .args(["run", "--compat", "-o", "json", "--now", "2026-11-16T00:00:00Z"])
-        .arg(folder)
+        .arg(directory)
         .stdin(Stdio::null())
         .output()
         .map_err(|error| error.to_string())?;

@@ -142,12 +142,12 @@ fn seen(side: &Value) -> &'static str {
     }
 }
 
-fn check_hazard(folder: &Path, settings: &Settings) -> Result<(), String> {
-    let expected: Value = serde_json::from_str(&read(&folder.join("expected.json"))).expect("JSON");
+fn check_hazard(directory: &Path, settings: &Settings) -> Result<(), String> {
+    let expected: Value = serde_json::from_str(&read(&directory.join("expected.json"))).expect("JSON");
     let id = text(&expected, "id");
-    let given = documents(&folder.join("request.yaml")).swap_remove(0);
-    let mut objects = documents(&folder.join("policy.yaml"));
-    let exceptions = folder.join("exceptions.yaml");
+    let given = documents(&directory.join("request.yaml")).swap_remove(0);
+    let mut objects = documents(&directory.join("policy.yaml"));
+    let exceptions = directory.join("exceptions.yaml");
     if exceptions.exists() {
         objects.extend(documents(&exceptions));
     }
@@ -175,16 +175,16 @@ fn check_hazard(folder: &Path, settings: &Settings) -> Result<(), String> {
 
 #[test]
 fn hazards() {
-    let folder = shared("golden/hazards").unwrap_or_else(|| fixture("hazards"));
-    let mut folders: Vec<_> = std::fs::read_dir(&folder)
+    let directory = shared("golden/hazards").unwrap_or_else(|| fixture("hazards"));
+    let mut directories: Vec<_> = std::fs::read_dir(&directory)
         .expect("the folder")
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.join("expected.json").exists())
         .collect();
-    folders.sort();
+    directories.sort();
     let settings = settings();
     Gate::new("hazards", 58).run(
-        &folders,
+        &directories,
         |path| path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         |path| check_hazard(path, &settings),
     );
@@ -204,8 +204,8 @@ fn check_live_hazard(row: &Value, settings: &Settings) -> Result<(), String> {
     }
     // The options of a connection have no name; the fixture provides it.
     if sent["object"].is_object() && sent["object"].get("metadata").is_none() {
-        let folder = shared("golden/hazards").unwrap_or_else(|| fixture("hazards"));
-        given = documents(&folder.join(text(row, "id")).join("request.yaml")).swap_remove(0);
+        let directory = shared("golden/hazards").unwrap_or_else(|| fixture("hazards"));
+        given = documents(&directory.join(text(row, "id")).join("request.yaml")).swap_remove(0);
     }
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut objects = list(&row["policies"]);

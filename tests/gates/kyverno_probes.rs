@@ -52,7 +52,7 @@ fn lines(observed: &str) -> Vec<Line> {
     lines
 }
 
-fn cases(folder: &Path) -> Vec<Case> {
+fn cases(directory: &Path) -> Vec<Case> {
     let settings = Settings::new(true);
     let options = Options {
         file_name: "kyverno-test.yaml",
@@ -61,7 +61,7 @@ fn cases(folder: &Path) -> Vec<Case> {
         own_crds: false,
         sidecar: false,
     };
-    let files = suite::discover(&Disk, &folder.display().to_string(), &options).expect("a folder");
+    let files = suite::discover(&Disk, &directory.display().to_string(), &options).expect("a folder");
     let suites = files.iter().flat_map(|file| suite::load(&Disk, file, &options));
     suites.flat_map(|suite| run::run(&suite, &settings).cases).collect()
 }

@@ -24,12 +24,12 @@ struct Probe {
 }
 
 /// The commands of a probe that are in scope: `test` with flags that do not change what is printed.
-fn probes(folder: &Path) -> Vec<Probe> {
-    let name = folder
+fn probes(directory: &Path) -> Vec<Probe> {
+    let name = directory
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default();
-    let text = read(&folder.join("observed.txt"));
+    let text = read(&directory.join("observed.txt"));
     let blocks = text.split("\n$ ").skip(1).enumerate();
     blocks
         .filter_map(|(number, block)| {
@@ -244,15 +244,15 @@ fn check(base: &Path, probe: &Probe) -> Result<(), String> {
 }
 
 fn all(base: &Path) -> Vec<Probe> {
-    let mut folders: Vec<_> = std::fs::read_dir(base)
+    let mut directories: Vec<_> = std::fs::read_dir(base)
         .expect("the folder is there")
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.join("observed.txt").is_file())
         .collect();
-    folders.sort();
-    folders
+    directories.sort();
+    directories
         .iter()
-        .flat_map(|folder| probes(folder))
+        .flat_map(|directory| probes(directory))
         .filter(|probe| in_scope(base, probe))
         .collect()
 }

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use crate::support::{Gate, id, jsonl, shared, text};
 
-fn run(folder: &Path, args: &[&str]) -> Result<Value, String> {
+fn run(directory: &Path, args: &[&str]) -> Result<Value, String> {
     let output = Command::new(env!("CARGO_BIN_EXE_kyvtest"))
         .args(["run", "-o", "json", "--now", "2026-11-16T00:00:00Z"])
         .args(args)
-        .arg(folder)
+        .arg(directory)
         .stdin(Stdio::null())
         .output()
         .map_err(|error| error.to_string())?;
@@ -37,9 +37,9 @@ fn ten<T>(rows: Vec<T>) -> Vec<T> {
 /// A live row as a suite: policy, object, user and namespaces as files.
 fn suite_of(row: &Value) -> PathBuf {
     let id = text(row, "id").replace('/', "-");
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("live").join(id);
-    fs::create_dir_all(&folder).expect("a scratch folder");
-    let write = |name: &str, value: &Value| fs::write(folder.join(name), value.to_string()).expect("a file");
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("live").join(id);
+    fs::create_dir_all(&directory).expect("a scratch folder");
+    let write = |name: &str, value: &Value| fs::write(directory.join(name), value.to_string()).expect("a file");
     write("policy.yaml", &row["policies"][0]);
     write("resource.yaml", row.get("seen").unwrap_or(&row["request"]["object"]));
     write(
@@ -64,7 +64,7 @@ fn suite_of(row: &Value) -> PathBuf {
             "results": [{"policy": text(&row["policies"][0]["metadata"], "name"), "kind": "Any", "result": "pass"}],
         }),
     );
-    folder
+    directory
 }
 
 /// Rows that a suite can express as it is: one policy, one new object of a kind that Kubernetes serves.
@@ -125,8 +125,8 @@ fn suites_of_the_corpus() {
         &suites,
         |suite| (*suite).to_owned(),
         |suite| {
-            let folder = corpus.join(suite);
-            let report = run(folder.parent().unwrap_or(&folder), &["--compat"])?;
+            let directory = corpus.join(suite);
+            let report = run(directory.parent().unwrap_or(&directory), &["--compat"])?;
             for check in checks
                 .iter()
                 .filter(|check| text(check, "suite") == *suite && check["unstable"] != json!(true))

@@ -14,22 +14,22 @@ use crate::support::{Gate, id, jsonl, shared, text};
 /// Policy, rule, resource, result and reason of a printed line.
 type Line = [String; 5];
 
-fn folder(row: &Value) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+fn directory(row: &Value) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join("test-suites")
         .join(text(row, "id"));
     for (name, content) in row["files"].as_object().into_iter().flatten() {
-        let path = folder.join(name);
+        let path = directory.join(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a scratch folder");
         fs::write(path, content.as_str().unwrap_or_default()).expect("a file");
     }
-    folder
+    directory
 }
 
 fn check(row: &Value) -> Result<(), String> {
     let args = row["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let output = Command::new(env!("CARGO_BIN_EXE_kyvtest"))
-        .current_dir(folder(row))
+        .current_dir(directory(row))
         .args(["run", "--compat", "-o", "json", "--now", "2026-11-16T12:00:00Z", "."])
         .args(args)
         .stdin(Stdio::null())

@@ -14,9 +14,9 @@ fn root() -> &'static Path {
 }
 
 /// Every file below a directory, in a fixed order.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap_or_else(|error| panic!("cannot read {}: {error}", folder.display()))
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(directory)
+        .unwrap_or_else(|error| panic!("cannot read {}: {error}", directory.display()))
         .map(|entry| entry.expect("an entry").path())
         .collect();
     entries.sort();

@@ -19,11 +19,11 @@ const GOOD: &str = "fixtures/bad-input/good";
 
 /// Runs a directory next to the good suite; returns exit code and output, the same in both formats. The good suite must
 /// pass, and the code must be 2 exactly if some input cannot be used.
-fn beside_the_good_one(folder: &str) -> (i32, String) {
-    let human = kyvtest(&["run", folder, GOOD]);
-    let machine = kyvtest(&["run", folder, GOOD, "-o", "json"]);
+fn beside_the_good_one(directory: &str) -> (i32, String) {
+    let human = kyvtest(&["run", directory, GOOD]);
+    let machine = kyvtest(&["run", directory, GOOD, "-o", "json"]);
     let code = human.status.code().expect("it ends by itself");
-    assert_eq!(machine.status.code(), Some(code), "{folder}");
+    assert_eq!(machine.status.code(), Some(code), "{directory}");
     let report: serde_json::Value = serde_json::from_slice(&machine.stdout).expect("JSON, whatever the input");
     let suites = report["suites"].as_array().expect("suites");
     let good = suites
@@ -31,25 +31,25 @@ fn beside_the_good_one(folder: &str) -> (i32, String) {
         .find(|suite| suite["name"] == "good")
         .expect("the good suite");
     let cases = good["cases"].as_array().expect("cases");
-    assert_eq!(cases.len(), 2, "{folder}");
+    assert_eq!(cases.len(), 2, "{directory}");
     assert!(
         cases.iter().all(|case| case["outcome"] == "pass"),
-        "{folder}: {cases:?}"
+        "{directory}: {cases:?}"
     );
-    assert_eq!(good["diagnostics"].as_array().map(Vec::len), Some(0), "{folder}");
+    assert_eq!(good["diagnostics"].as_array().map(Vec::len), Some(0), "{directory}");
     let stderr = String::from_utf8_lossy(&human.stderr);
     let stdout = String::from_utf8_lossy(&human.stdout);
-    assert!(!stderr.contains("panicked"), "{folder}: {stderr}");
+    assert!(!stderr.contains("panicked"), "{directory}: {stderr}");
     // A readable policy that is rejected fails its rows: that is a result, not bad input.
     let input = stderr.replace("error[KT106]", "").contains("error[KT");
-    assert_eq!(input, code == 2, "{folder}: {code}\n{stderr}");
+    assert_eq!(input, code == 2, "{directory}: {code}\n{stderr}");
     (
         code,
         format!("exit code: {code}\n--- stderr\n{stderr}--- stdout\n{stdout}"),
     )
 }
 
-fn folders(below: &str) -> Vec<String> {
+fn directories(below: &str) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(below);
     let entries = fs::read_dir(root).expect("the fixtures");
     let mut names: Vec<String> = entries
@@ -63,7 +63,7 @@ fn folders(below: &str) -> Vec<String> {
 #[test]
 fn fixtures() {
     let mut input_errors = 0;
-    for name in folders("fixtures/bad-input") {
+    for name in directories("fixtures/bad-input") {
         let (code, text) = beside_the_good_one(&format!("fixtures/bad-input/{name}"));
         assert!(text.contains("[KT"), "{name}: nothing is said\n{text}");
         input_errors += usize::from(code == 2);
@@ -76,7 +76,7 @@ fn fixtures() {
 #[test]
 fn fixtures_of_the_loader() {
     let mut input_errors = 0;
-    for name in folders("fixtures/suite/bad") {
+    for name in directories("fixtures/suite/bad") {
         let (code, text) = beside_the_good_one(&format!("fixtures/suite/bad/{name}"));
         assert!(
             text.contains("[KT") || name == "test-is-a-folder",
@@ -129,51 +129,51 @@ fn command_lines() {
 
 /// A fresh directory with a suite whose policies and resources are `policy.yaml` and `resources.yaml`.
 fn scratch(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad-input").join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad-input").join(name);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).expect("a folder");
     for file in ["kyverno-test.yaml", "policy.yaml", "resources.yaml"] {
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(GOOD).join(file);
-        fs::copy(from, folder.join(file)).expect("a copy");
+        fs::copy(from, directory.join(file)).expect("a copy");
     }
-    let test = folder.join("kyverno-test.yaml");
+    let test = directory.join("kyverno-test.yaml");
     let text = fs::read_to_string(&test)
         .expect("a text")
         .replace("name: good", "name: made");
     fs::write(test, text).expect("it is written");
-    folder
+    directory
 }
 
 /// The messages about a created directory, without its path.
-fn messages(folder: &Path) -> String {
-    let (code, text) = beside_the_good_one(&folder.display().to_string());
+fn messages(directory: &Path) -> String {
+    let (code, text) = beside_the_good_one(&directory.display().to_string());
     assert_eq!(code, 2, "{text}");
-    text.replace(&folder.display().to_string(), "made")
+    text.replace(&directory.display().to_string(), "made")
 }
 
 #[test]
 fn huge_files() {
-    let folder = scratch("huge-policy");
-    let file = fs::File::create(folder.join("policy.yaml")).expect("a file");
+    let directory = scratch("huge-policy");
+    let file = fs::File::create(directory.join("policy.yaml")).expect("a file");
     file.set_len(3 << 30).expect("a file with a hole");
-    insta::assert_snapshot!("made-huge-policy", messages(&folder));
-    fs::remove_file(folder.join("policy.yaml")).expect("it goes");
+    insta::assert_snapshot!("made-huge-policy", messages(&directory));
+    fs::remove_file(directory.join("policy.yaml")).expect("it goes");
 
-    let folder = scratch("huge-test");
-    let file = fs::File::create(folder.join("kyverno-test.yaml")).expect("a file");
+    let directory = scratch("huge-test");
+    let file = fs::File::create(directory.join("kyverno-test.yaml")).expect("a file");
     file.set_len((64 << 20) + 1).expect("a file with a hole");
-    insta::assert_snapshot!("made-huge-test", messages(&folder));
-    fs::remove_file(folder.join("kyverno-test.yaml")).expect("it goes");
+    insta::assert_snapshot!("made-huge-test", messages(&directory));
+    fs::remove_file(directory.join("kyverno-test.yaml")).expect("it goes");
 
     // Large, but within the limit: one comment of 8 MiB is accepted.
-    let folder = scratch("large-policy");
-    let policy = fs::read_to_string(folder.join("policy.yaml")).expect("a text");
+    let directory = scratch("large-policy");
+    let policy = fs::read_to_string(directory.join("policy.yaml")).expect("a text");
     fs::write(
-        folder.join("policy.yaml"),
+        directory.join("policy.yaml"),
         format!("# {}\n{policy}", "x".repeat(8 << 20)),
     )
     .expect("it is written");
-    let (code, text) = beside_the_good_one(&folder.display().to_string());
+    let (code, text) = beside_the_good_one(&directory.display().to_string());
     assert_eq!(code, 0, "{text}");
 }
 
@@ -182,36 +182,36 @@ fn huge_files() {
 fn links_and_devices() {
     use std::os::unix::fs::symlink;
 
-    let folder = scratch("link-to-itself");
-    fs::remove_file(folder.join("policy.yaml")).expect("it goes");
-    symlink("policy.yaml", folder.join("policy.yaml")).expect("a link");
-    insta::assert_snapshot!("made-link-to-itself", messages(&folder));
+    let directory = scratch("link-to-itself");
+    fs::remove_file(directory.join("policy.yaml")).expect("it goes");
+    symlink("policy.yaml", directory.join("policy.yaml")).expect("a link");
+    insta::assert_snapshot!("made-link-to-itself", messages(&directory));
 
-    let folder = scratch("link-to-nothing");
-    fs::remove_file(folder.join("resources.yaml")).expect("it goes");
-    symlink("gone.yaml", folder.join("resources.yaml")).expect("a link");
-    insta::assert_snapshot!("made-link-to-nothing", messages(&folder));
+    let directory = scratch("link-to-nothing");
+    fs::remove_file(directory.join("resources.yaml")).expect("it goes");
+    symlink("gone.yaml", directory.join("resources.yaml")).expect("a link");
+    insta::assert_snapshot!("made-link-to-nothing", messages(&directory));
 
-    let folder = scratch("test-is-a-dead-link");
-    fs::remove_file(folder.join("kyverno-test.yaml")).expect("it goes");
-    symlink("gone.yaml", folder.join("kyverno-test.yaml")).expect("a link");
-    insta::assert_snapshot!("made-test-is-a-dead-link", messages(&folder));
+    let directory = scratch("test-is-a-dead-link");
+    fs::remove_file(directory.join("kyverno-test.yaml")).expect("it goes");
+    symlink("gone.yaml", directory.join("kyverno-test.yaml")).expect("a link");
+    insta::assert_snapshot!("made-test-is-a-dead-link", messages(&directory));
 
-    let folder = scratch("folder-in-itself");
-    let test = fs::read_to_string(folder.join("kyverno-test.yaml")).expect("a text");
+    let directory = scratch("folder-in-itself");
+    let test = fs::read_to_string(directory.join("kyverno-test.yaml")).expect("a text");
     let test = test.replace("[policy.yaml]", "[policies]");
-    fs::write(folder.join("kyverno-test.yaml"), test).expect("it is written");
-    fs::create_dir(folder.join("policies")).expect("a folder");
-    fs::rename(folder.join("policy.yaml"), folder.join("policies/policy.yaml")).expect("it moves");
-    symlink(".", folder.join("policies/again")).expect("a link");
-    symlink("../policies", folder.join("policies/once-more")).expect("a link");
-    insta::assert_snapshot!("made-folder-in-itself", messages(&folder));
+    fs::write(directory.join("kyverno-test.yaml"), test).expect("it is written");
+    fs::create_dir(directory.join("policies")).expect("a folder");
+    fs::rename(directory.join("policy.yaml"), directory.join("policies/policy.yaml")).expect("it moves");
+    symlink(".", directory.join("policies/again")).expect("a link");
+    symlink("../policies", directory.join("policies/once-more")).expect("a link");
+    insta::assert_snapshot!("made-folder-in-itself", messages(&directory));
 
     if Path::new("/dev/zero").exists() {
-        let folder = scratch("device");
-        fs::remove_file(folder.join("resources.yaml")).expect("it goes");
-        symlink("/dev/zero", folder.join("resources.yaml")).expect("a link");
-        insta::assert_snapshot!("made-device", messages(&folder));
+        let directory = scratch("device");
+        fs::remove_file(directory.join("resources.yaml")).expect("it goes");
+        symlink("/dev/zero", directory.join("resources.yaml")).expect("a link");
+        insta::assert_snapshot!("made-device", messages(&directory));
     }
 }
 
@@ -226,8 +226,8 @@ impl Files for Forbidden {
         Disk.read(path)
     }
 
-    fn is_folder(&self, path: &str) -> io::Result<bool> {
-        Disk.is_folder(path)
+    fn is_directory(&self, path: &str) -> io::Result<bool> {
+        Disk.is_directory(path)
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>> {
@@ -237,8 +237,8 @@ impl Files for Forbidden {
 
 #[test]
 fn unreadable_files() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(GOOD);
-    let path = folder.join("kyverno-test.yaml").display().to_string();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(GOOD);
+    let path = directory.join("kyverno-test.yaml").display().to_string();
     let mut text = String::new();
     for name in ["kyverno-test.yaml", "policy.yaml", "resources.yaml"] {
         let suites = suite::load(&Forbidden(name), &path, &Options::default());
@@ -248,6 +248,6 @@ fn unreadable_files() {
             text.push_str(&render::full(diagnostic, &suites[0].sources, false));
         }
     }
-    let text = text.replace(&folder.display().to_string(), GOOD);
+    let text = text.replace(&directory.display().to_string(), GOOD);
     insta::assert_snapshot!("made-unreadable", text);
 }

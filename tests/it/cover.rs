@@ -132,10 +132,10 @@ fn a_minimum_and_resources_without_rows_are_thresholds() {
 
 #[test]
 fn shards_merge_into_the_whole() {
-    let folder = scratch("shards");
+    let directory = scratch("shards");
     let mut files = Vec::new();
     for part in ["1/3", "2/3", "3/3"] {
-        let file = folder.join(part.replace('/', "-"));
+        let file = directory.join(part.replace('/', "-"));
         let output = kyvtest(&["cover", "--format", "json", "suites", "--shard", part, NOW]);
         fs::write(&file, &output.stdout).expect("it can be written");
         files.push(file.display().to_string());
@@ -210,10 +210,10 @@ fn behaviours_for_people() {
 
 /// A directory of this test alone, empty.
 fn scratch(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cover-{name}"));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("it can be made");
-    folder
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cover-{name}"));
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).expect("it can be made");
+    directory
 }
 
 fn copy(from: &str, to: &Path) {
@@ -234,9 +234,9 @@ fn what_is_filled_in_is_green_and_exercises_everything() {
         "suites/match-constraints",
         "suites/user-info",
     ] {
-        let folder = scratch(&format!("fill-{}", suite.replace('/', "-")));
-        copy(suite, &folder);
-        let at = folder.display().to_string();
+        let directory = scratch(&format!("fill-{}", suite.replace('/', "-")));
+        copy(suite, &directory);
+        let at = directory.display().to_string();
         let proposed = kyvtest(&["fill", &at]);
         assert_eq!(proposed.status.code(), Some(0), "{}", shown(&proposed));
         let names = String::from_utf8_lossy(&proposed.stdout).into_owned();

@@ -34,8 +34,8 @@ struct Place {
 }
 
 impl Place {
-    fn span(&self, folder: &Path, sources: &mut Sources) -> Span {
-        let text = fs::read_to_string(folder.join("sources").join(&self.file)).expect("the source can be read");
+    fn span(&self, directory: &Path, sources: &mut Sources) -> Span {
+        let text = fs::read_to_string(directory.join("sources").join(&self.file)).expect("the source can be read");
         let (start, end) = match &self.find {
             Some(find) => {
                 let nth = self.nth.unwrap_or(0);
@@ -53,11 +53,11 @@ impl Place {
     }
 }
 
-fn load(folder: &Path, case: &Case, sources: &mut Sources) -> Diagnostic {
+fn load(directory: &Path, case: &Case, sources: &mut Sources) -> Diagnostic {
     let mut diagnostic = Diagnostic::new(case.code.parse::<Code>().expect("a code"), case.message.as_str());
-    diagnostic.primary = case.primary.as_ref().map(|place| place.span(folder, sources));
+    diagnostic.primary = case.primary.as_ref().map(|place| place.span(directory, sources));
     for label in &case.labels {
-        let span = label.span(folder, sources);
+        let span = label.span(directory, sources);
         diagnostic = diagnostic.with_label(span, label.message.as_deref().unwrap_or(""));
     }
     for note in &case.notes {
@@ -76,9 +76,9 @@ fn load(folder: &Path, case: &Case, sources: &mut Sources) -> Diagnostic {
 
 #[test]
 fn renderings() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/diagnostic");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/diagnostic");
     let mut seen = 0;
-    let mut entries: Vec<_> = fs::read_dir(&folder)
+    let mut entries: Vec<_> = fs::read_dir(&directory)
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();
@@ -89,7 +89,7 @@ fn renderings() {
     {
         let case: Case = serde_json::from_str(&fs::read_to_string(path).unwrap()).expect("a case");
         let mut sources = Sources::new();
-        let diagnostic = load(&folder, &case, &mut sources);
+        let diagnostic = load(&directory, &case, &mut sources);
         let concise = render::concise(&diagnostic, &sources);
         let full = render::full(&diagnostic, &sources, false);
         assert!(!concise.contains('\n'), "{concise}");

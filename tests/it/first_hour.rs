@@ -17,10 +17,10 @@ use crate::program::{code, command, json, kyvtest, stderr, stdout};
 const NOW: &str = "--now=2026-11-16T00:00:00Z";
 
 fn scratch(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("first-hour").join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a scratch folder");
-    folder
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("first-hour").join(name);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).expect("a scratch folder");
+    directory
 }
 
 fn text(path: &Path) -> &str {
@@ -261,23 +261,23 @@ fn what_was_not_checked_does_not_succeed() {
 #[cfg(unix)]
 #[test]
 fn a_signal_stops_a_long_suite() {
-    let folder = scratch("long");
+    let directory = scratch("long");
     let numbers: Vec<String> = (0..48).map(|number| number.to_string()).collect();
     let policy = fs::read_to_string("fixtures/run/long/policy.yaml").expect("a policy");
     let policy = policy.replace("LIST", &format!("[{}]", numbers.join(", ")));
-    fs::write(folder.join("policy.yaml"), policy).expect("a file");
-    fs::copy("fixtures/run/long/test.yaml", folder.join("kyverno-test.yaml")).expect("a file");
+    fs::write(directory.join("policy.yaml"), policy).expect("a file");
+    fs::copy("fixtures/run/long/test.yaml", directory.join("kyverno-test.yaml")).expect("a file");
     let resources =
         (0..4_000).map(|number| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m{number}}}\n"));
     fs::write(
-        folder.join("resources.yaml"),
+        directory.join("resources.yaml"),
         resources.collect::<Vec<_>>().join("---\n"),
     )
     .expect("a file");
     for signal in ["-INT", "-TERM"] {
-        let report = folder.join("report.json");
+        let report = directory.join("report.json");
         let option = format!("--report=json={}", report.display());
-        let mut child = command(&["run", text(&folder), &option])
+        let mut child = command(&["run", text(&directory), &option])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -327,10 +327,10 @@ fn shards_do_not_depend_on_how_paths_are_spelt() {
 
 #[test]
 fn merge_wants_every_shard_once() {
-    let folder = scratch("merge");
+    let directory = scratch("merge");
     for format in ["json", "junit"] {
         let part = |shard: &str| {
-            let path = folder.join(format!("{}.{format}", shard.replace('/', "-")));
+            let path = directory.join(format!("{}.{format}", shard.replace('/', "-")));
             let option = format!("{format}={}", path.display());
             kyvtest(&[
                 "run",
@@ -378,8 +378,8 @@ impl kyvtest::suite::Files for Locked {
         self.0.read(path)
     }
 
-    fn is_folder(&self, path: &str) -> std::io::Result<bool> {
-        self.0.is_folder(path)
+    fn is_directory(&self, path: &str) -> std::io::Result<bool> {
+        self.0.is_directory(path)
     }
 
     fn list(&self, path: &str) -> std::io::Result<Vec<(String, bool)>> {
@@ -391,10 +391,10 @@ impl kyvtest::suite::Files for Locked {
 }
 
 #[test]
-fn an_unreadable_folder_does_not_hide_its_siblings() {
+fn an_unreadable_directory_does_not_hide_its_siblings() {
     let mut files = kyvtest::suite::Memory::default();
-    for folder in ["a", "locked", "z"] {
-        files.add(&format!("all/{folder}/kyverno-test.yaml"), "");
+    for directory in ["a", "locked", "z"] {
+        files.add(&format!("all/{directory}/kyverno-test.yaml"), "");
     }
     let options = kyvtest::suite::Options::default();
     let (found, unreadable) = kyvtest::suite::discover_all(&Locked(files), "all", &options).expect("a folder");
@@ -467,10 +467,10 @@ fn diff_reads_more_resources_beside_suites() {
 
 #[test]
 fn coverage_wants_every_shard_once() {
-    let folder = scratch("merge-coverage");
+    let directory = scratch("merge-coverage");
     let part = |shard: &str| {
         let output = kyvtest(&["cover", "suites", "-o", "json", "--shard", shard, NOW]);
-        let path = folder.join(format!("{}.json", shard.replace('/', "-")));
+        let path = directory.join(format!("{}.json", shard.replace('/', "-")));
         fs::write(&path, &output.stdout).expect("a file");
         text(&path).to_owned()
     };
@@ -488,7 +488,7 @@ fn coverage_wants_every_shard_once() {
         assert_eq!(code(&merged), expected, "{reports:?}: {}", stderr(&merged));
         assert!(stderr(&merged).contains(said), "{}", stderr(&merged));
     }
-    let whole = folder.join("whole.json");
+    let whole = directory.join("whole.json");
     fs::write(&whole, kyvtest(&["cover", "suites", "-o", "json", NOW]).stdout).expect("a file");
     let twice = kyvtest(&["merge", text(&whole), text(&whole)]);
     assert_eq!(code(&twice), 2);
@@ -523,11 +523,11 @@ fn the_search_starts_from_resources_and_patterns() {
         );
     }
     // A pattern is filled in, for Pods and for their controllers.
-    let folder = "fixtures/first-hour/seeds";
+    let directory = "fixtures/first-hour/seeds";
     let (found, proof) = label(&[
-        &format!("{folder}/policy.yaml"),
+        &format!("{directory}/policy.yaml"),
         "--to",
-        &format!("{folder}/native.yaml"),
+        &format!("{directory}/native.yaml"),
     ]);
     assert_eq!(found, "REFUTED", "{proof}");
     assert_eq!(proof["regions"][0]["class"], "weaker", "{proof}");
@@ -566,9 +566,9 @@ fn a_target_must_have_policies() {
 
 #[test]
 fn refused_objects_do_not_drown_the_rest() {
-    let folder = "fixtures/first-hour/refused";
+    let directory = "fixtures/first-hour/refused";
     let warnings = |args: &[&str]| {
-        let output = kyvtest(&[&["run", folder, NOW], args].concat());
+        let output = kyvtest(&[&["run", directory, NOW], args].concat());
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         stderr(&output)
     };
@@ -577,7 +577,7 @@ fn refused_objects_do_not_drown_the_rest() {
     assert!(few.contains("the API server rejects 2 more objects"), "{few}");
     let all = warnings(&["--details"]);
     assert_eq!(all.matches("warning[KT044]").count(), 5, "{all}");
-    let strict = kyvtest(&["run", folder, NOW, "--strict-resources"]);
+    let strict = kyvtest(&["run", directory, NOW, "--strict-resources"]);
     assert_eq!(code(&strict), 2);
     assert_eq!(
         stderr(&strict).matches("error[KT044]").count(),
@@ -589,8 +589,8 @@ fn refused_objects_do_not_drown_the_rest() {
 
 #[test]
 fn errors_of_refused_objects_have_places() {
-    let folder = "fixtures/first-hour/refused-places";
-    let output = kyvtest(&["run", folder, NOW, "--details"]);
+    let directory = "fixtures/first-hour/refused-places";
+    let output = kyvtest(&["run", directory, NOW, "--details"]);
     assert_eq!(code(&output), 0, "{}", stdout(&output));
     let places: Vec<String> = stderr(&output)
         .lines()

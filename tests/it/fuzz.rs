@@ -179,16 +179,16 @@ fn run_survives_mutations() {
 fn suites_and_policies() -> Target {
     let mut seeds = Vec::new();
     for below in ["suites", "fixtures/suite/bad", "fixtures/bad-input"] {
-        let mut folders: Vec<PathBuf> = std::fs::read_dir(root(below))
+        let mut directories: Vec<PathBuf> = std::fs::read_dir(root(below))
             .into_iter()
             .flatten()
             .flatten()
             .map(|entry| entry.path())
             .filter(|path| path.is_dir())
             .collect();
-        folders.sort();
-        for folder in folders {
-            let parts = run::FILES.map(|(name, _)| std::fs::read(folder.join(name)).unwrap_or_default());
+        directories.sort();
+        for directory in directories {
+            let parts = run::FILES.map(|(name, _)| std::fs::read(directory.join(name)).unwrap_or_default());
             seeds.push(parts.join(&0));
         }
     }
@@ -319,8 +319,8 @@ fn suites_and_policies() -> Target {
 /// Expressions: those of the parser's fixture, and one of each library.
 fn expressions() -> Vec<Vec<u8>> {
     let mut seeds = json_lines("fixtures/cel/parse.jsonl", "expr");
-    for folder in ["fixtures/cel/kubernetes", "fixtures/cel/kyverno"] {
-        let mut paths: Vec<PathBuf> = std::fs::read_dir(root(folder))
+    for directory in ["fixtures/cel/kubernetes", "fixtures/cel/kyverno"] {
+        let mut paths: Vec<PathBuf> = std::fs::read_dir(root(directory))
             .into_iter()
             .flatten()
             .flatten()
@@ -543,14 +543,14 @@ fn json_lines(path: &str, field: &str) -> Vec<Vec<u8>> {
 }
 
 /// Up to `most` YAML files below a directory that may be missing, spread over it.
-fn files(folder: &str, most: usize) -> Vec<Vec<u8>> {
+fn files(directory: &str, most: usize) -> Vec<Vec<u8>> {
     let mut paths = Vec::new();
-    let mut folders = vec![root(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+    let mut directories = vec![root(directory)];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml") {
                 paths.push(path);
             }

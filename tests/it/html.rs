@@ -13,17 +13,17 @@ fn chromium() -> Option<PathBuf> {
         return Some(named.into());
     }
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
-    let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH")?).collect();
+    let directories: Vec<PathBuf> = env::split_paths(&env::var_os("PATH")?).collect();
     let candidates = names
         .iter()
-        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+        .flat_map(|name| directories.iter().map(move |directory| directory.join(name)));
     candidates.into_iter().find(|path| path.is_file())
 }
 
 fn scratch(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("html");
-    fs::create_dir_all(&folder).expect("a scratch folder");
-    folder.join(name)
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("html");
+    fs::create_dir_all(&directory).expect("a scratch folder");
+    directory.join(name)
 }
 
 /// The page of the run with each outcome.
@@ -122,23 +122,23 @@ fn a_page_of_five_thousand_cases_stays_fast() {
         eprintln!("skipped: no Chromium");
         return;
     };
-    let folder = scratch("many");
-    fs::create_dir_all(&folder).expect("a folder");
+    let directory = scratch("many");
+    fs::create_dir_all(&directory).expect("a folder");
     let resources = (0..5_000).map(|number| {
         let labels = if number % 3 == 0 { "" } else { ", labels: {owner: me}" };
         format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m{number}{labels}}}\n")
     });
     let resources: Vec<String> = resources.collect();
-    fs::write(folder.join("resources.yaml"), resources.join("---\n")).expect("a file");
+    fs::write(directory.join("resources.yaml"), resources.join("---\n")).expect("a file");
     let suite = "fixtures/first-hour/failures";
-    fs::copy(format!("{suite}/policy.yaml"), folder.join("policy.yaml")).expect("a file");
+    fs::copy(format!("{suite}/policy.yaml"), directory.join("policy.yaml")).expect("a file");
     let test = fs::read_to_string(format!("{suite}/kyverno-test.yaml")).expect("a suite");
     let (head, _) = test.split_once("results:").expect("rows");
     let row = "results:\n  - {policy: owners, rule: check-owner, kind: ConfigMap, result: pass}\n";
-    fs::write(folder.join("kyverno-test.yaml"), format!("{head}{row}")).expect("a file");
+    fs::write(directory.join("kyverno-test.yaml"), format!("{head}{row}")).expect("a file");
     let output = Command::new(env!("CARGO_BIN_EXE_kyvtest"))
         .env_clear()
-        .args(["run".as_ref(), folder.as_os_str(), "-o".as_ref(), "html".as_ref()])
+        .args(["run".as_ref(), directory.as_os_str(), "-o".as_ref(), "html".as_ref()])
         .output()
         .expect("the binary starts");
     let page = String::from_utf8(output.stdout).expect("UTF-8");

@@ -26,10 +26,10 @@ fn command() -> Command {
 
 /// An empty directory for one test.
 fn scratch(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kill").join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a scratch folder");
-    folder
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kill").join(name);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).expect("a scratch folder");
+    directory
 }
 
 fn report(format: &str, path: &Path) -> String {
@@ -40,8 +40,8 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).expect("a folder");
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("a folder");
     let mut names: Vec<String> = entries
         .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
         .collect();
@@ -64,8 +64,8 @@ fn a_full_disk_behind_standard_output() {
         return;
     }
     for format in ["human", "json", "junit", "html"] {
-        let folder = scratch(&format!("full-{format}"));
-        let (json, xml) = (folder.join("a.json"), folder.join("b.xml"));
+        let directory = scratch(&format!("full-{format}"));
+        let (json, xml) = (directory.join("a.json"), directory.join("b.xml"));
         let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
         let output = command()
             .args(["run", "fixtures/report", "-o", format])
@@ -77,14 +77,14 @@ fn a_full_disk_behind_standard_output() {
         assert!(stderr(&output).contains("KT010"), "{format}: {}", stderr(&output));
         check_json(&json);
         check_xml(&xml);
-        assert_eq!(names(&folder), ["a.json", "b.xml"]);
+        assert_eq!(names(&directory), ["a.json", "b.xml"]);
     }
 }
 
 #[test]
 fn a_full_disk_behind_a_report() {
-    let folder = scratch("limit");
-    let (page, list) = (folder.join("page.html"), folder.join("list.txt"));
+    let directory = scratch("limit");
+    let (page, list) = (directory.join("page.html"), directory.join("list.txt"));
     fs::write(&page, "what was there before").expect("a file");
     let kyvtest = env!("CARGO_BIN_EXE_kyvtest");
     // A page is longer than four kilobytes, a list of one suite is not. A limit on the size of files simulates a full
@@ -106,7 +106,7 @@ fn a_full_disk_behind_a_report() {
             .expect("the other report")
             .contains("strict-but")
     );
-    assert_eq!(names(&folder), ["list.txt", "page.html"]);
+    assert_eq!(names(&directory), ["list.txt", "page.html"]);
 }
 
 fn command_of(program: &str) -> Command {
@@ -122,24 +122,24 @@ fn command_of(program: &str) -> Command {
 #[expect(clippy::print_stderr, reason = "for the reader of a test run")]
 #[test]
 fn a_tiny_disk_behind_a_report() {
-    let folder = scratch("disk");
+    let directory = scratch("disk");
     let mount = command_of("mount")
         .args(["-t", "tmpfs", "-o", "size=8k", "tmpfs"])
-        .arg(&folder)
+        .arg(&directory)
         .output();
     if !mount.is_ok_and(|output| output.status.success()) {
         eprintln!("skipped: nothing can be mounted here");
         return;
     }
-    let (page, list) = (folder.join("page.html"), folder.join("list.txt"));
+    let (page, list) = (directory.join("page.html"), directory.join("list.txt"));
     let output = command()
         .args(["run", "fixtures/report", "fixtures/run"])
         .args([report("html", &page), report("github", &list)])
         .output()
         .expect("it starts");
-    let left = names(&folder);
+    let left = names(&directory);
     let whole = fs::read_to_string(&list);
-    let unmounted = command_of("umount").arg(&folder).output();
+    let unmounted = command_of("umount").arg(&directory).output();
     assert!(unmounted.is_ok_and(|output| output.status.success()));
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert!(
@@ -153,14 +153,14 @@ fn a_tiny_disk_behind_a_report() {
 
 #[test]
 fn reports_that_cannot_be_written() {
-    let folder = scratch("unwritable");
-    let locked = folder.join("locked");
+    let directory = scratch("unwritable");
+    let locked = directory.join("locked");
     fs::create_dir(&locked).expect("a folder");
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).expect("permissions");
-    let good = folder.join("good.json");
+    let good = directory.join("good.json");
     let mut paths = vec![
-        folder.join("absent/report.xml"),
-        folder.clone(),
+        directory.join("absent/report.xml"),
+        directory.clone(),
         "/proc/kyvtest.xml".into(),
     ];
     // A privileged user can also write here.
@@ -186,19 +186,19 @@ fn reports_that_cannot_be_written() {
             String::from_utf8_lossy(&output.stdout)
         );
         fs::remove_file(&good).expect("the report");
-        assert_eq!(names(&folder), ["locked"]);
+        assert_eq!(names(&directory), ["locked"]);
     }
 }
 
 #[test]
 fn the_reader_closes_the_pipe() {
-    let folder = scratch("pipe");
+    let directory = scratch("pipe");
     for (args, reports) in [
         (&["-o", "human", "--status-level", "all"][..], false),
         (&["-o", "human", "--status-level", "all"], true),
         (&["-o", "json", "--all-responses"], true),
     ] {
-        let json = folder.join("report.json");
+        let json = directory.join("report.json");
         let mut command = command();
         command.args(["run", "fixtures", "suites"]).args(args);
         if reports {
@@ -218,7 +218,7 @@ fn the_reader_closes_the_pipe() {
 }
 
 /// Suites that take long enough to be interrupted.
-fn long_suites(folder: &Path) {
+fn long_suites(directory: &Path) {
     let numbers: Vec<String> = (0..48).map(|number| number.to_string()).collect();
     let list = format!("[{}]", numbers.join(", "));
     let policy = fs::read_to_string("fixtures/run/long/policy.yaml").expect("a policy");
@@ -228,11 +228,11 @@ fn long_suites(folder: &Path) {
         .map(|number| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m{number}}}\n"))
         .collect();
     for suite in 0..60 {
-        let folder = folder.join(format!("suite-{suite:03}"));
-        fs::create_dir_all(&folder).expect("a folder");
-        fs::write(folder.join("policy.yaml"), &policy).expect("a file");
-        fs::write(folder.join("resources.yaml"), resources.join("---\n")).expect("a file");
-        fs::write(folder.join("kyverno-test.yaml"), &test).expect("a file");
+        let directory = directory.join(format!("suite-{suite:03}"));
+        fs::create_dir_all(&directory).expect("a folder");
+        fs::write(directory.join("policy.yaml"), &policy).expect("a file");
+        fs::write(directory.join("resources.yaml"), resources.join("---\n")).expect("a file");
+        fs::write(directory.join("kyverno-test.yaml"), &test).expect("a file");
     }
 }
 
@@ -246,8 +246,8 @@ fn interrupted_in_the_middle() {
     let suites = scratch("long");
     long_suites(&suites);
     for (signal, threads) in [("-INT", "1"), ("-INT", "2"), ("-TERM", "2")] {
-        let folder = scratch("interrupted");
-        let (json, xml) = (folder.join("a.json"), folder.join("b.xml"));
+        let directory = scratch("interrupted");
+        let (json, xml) = (directory.join("a.json"), directory.join("b.xml"));
         let mut child = command()
             .arg("run")
             .arg(&suites)
@@ -274,7 +274,7 @@ fn interrupted_in_the_middle() {
         assert!((40..2_400).contains(&cases), "{cases}");
         assert_eq!(text.matches("PASS ").count() as u64, cases);
         check_xml(&xml);
-        assert_eq!(names(&folder), ["a.json", "b.xml"]);
+        assert_eq!(names(&directory), ["a.json", "b.xml"]);
     }
 }
 

@@ -18,9 +18,9 @@ fn policies_of_the_same_name_do_not_mix_their_verdicts() {
 
 #[test]
 fn diff_pairs_policies_within_their_namespace() {
-    let folder = "fixtures/one-way/identity";
-    let changed = format!("{folder}/changed.yaml");
-    let output = kyvtest(&["diff", "--from", folder, "--to", &changed, "-o", "json"]);
+    let directory = "fixtures/one-way/identity";
+    let changed = format!("{directory}/changed.yaml");
+    let output = kyvtest(&["diff", "--from", directory, "--to", &changed, "-o", "json"]);
     assert_eq!(code(&output), 3, "{}", stderr(&output));
     let report = json(&output);
     let pairs = report["pairs"].as_array().expect("pairs");

@@ -25,9 +25,9 @@ fn written(format: &str, more: &[&str]) -> String {
 }
 
 pub(crate) fn scratch(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report");
-    fs::create_dir_all(&folder).expect("a scratch folder");
-    folder.join(name)
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report");
+    fs::create_dir_all(&directory).expect("a scratch folder");
+    directory.join(name)
 }
 
 fn array(value: &Value) -> &[Value] {

@@ -295,9 +295,9 @@ fn schema(of: &str) -> Value {
 }
 
 /// The documents of all files of a name below a directory.
-fn documents(folder: &str, name: &str) -> Vec<(PathBuf, Value)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let files = walk(&folder)
+fn documents(directory: &str, name: &str) -> Vec<(PathBuf, Value)> {
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(directory);
+    let files = walk(&directory)
         .into_iter()
         .filter(|path| path.file_name().is_some_and(|found| found == name));
     let read = |path: PathBuf| {
@@ -314,8 +314,8 @@ fn documents(folder: &str, name: &str) -> Vec<(PathBuf, Value)> {
     files.flat_map(read).collect()
 }
 
-fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
-    let mut entries: Vec<PathBuf> = fs::read_dir(folder)
+fn walk(directory: &std::path::Path) -> Vec<PathBuf> {
+    let mut entries: Vec<PathBuf> = fs::read_dir(directory)
         .expect("a folder")
         .filter_map(|entry| Some(entry.ok()?.path()))
         .collect();
@@ -331,8 +331,8 @@ fn our_suites_have_the_form_of_the_schemas() {
     let (suite, sidecar) = (schema("suite"), schema("sidecar"));
     let mut seen = 0;
     for (kind, name) in [(&suite, "kyverno-test.yaml"), (&sidecar, "kyvtest.yaml")] {
-        for folder in ["suites", "fixtures/run", "fixtures/suite/good"] {
-            for (path, document) in documents(folder, name) {
+        for directory in ["suites", "fixtures/run", "fixtures/suite/good"] {
+            for (path, document) in documents(directory, name) {
                 // Kyverno ignores the case of some names, a schema cannot.
                 if path.ends_with("spellings/kyverno-test.yaml") {
                     continue;
@@ -371,9 +371,9 @@ fn our_reports_have_the_form_of_the_schema() {
 }
 
 fn scratch(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("run");
-    fs::create_dir_all(&folder).expect("a scratch folder");
-    folder.join(name)
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("run");
+    fs::create_dir_all(&directory).expect("a scratch folder");
+    directory.join(name)
 }
 
 #[test]
@@ -454,17 +454,17 @@ fn odd_suites_under_compat() {
     let rows: Vec<Value> = serde_json::from_str(&text).expect("JSON");
     assert!(rows.len() > 5);
     for row in rows {
-        let folder = format!("fixtures/{}", row["folder"].as_str().expect("a folder"));
-        let output = kyvtest(&["run", &folder, "--compat", "-o", "json"]);
+        let directory = format!("fixtures/{}", row["folder"].as_str().expect("a folder"));
+        let output = kyvtest(&["run", &directory, "--compat", "-o", "json"]);
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_eq!(
             output.status.code().map(Value::from),
             Some(row["exit"].clone()),
-            "{folder}"
+            "{directory}"
         );
-        assert_eq!(report["summary"]["cases"], row["rows"], "{folder}");
+        assert_eq!(report["summary"]["cases"], row["rows"], "{directory}");
         let code = row["code"].as_str().unwrap_or_default();
-        assert!(String::from_utf8_lossy(&output.stderr).contains(code), "{folder}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(code), "{directory}");
     }
 }
 

@@ -10,17 +10,17 @@ use kyvtest::{
 };
 
 /// Every suite below a directory of the fixtures, paths as if that directory were the working directory.
-fn load(folder: &str) -> Vec<Suite> {
+fn load(directory: &str) -> Vec<Suite> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/suite");
     let mut files = Memory::default();
     collect(&root, &root, &mut files);
-    let found = suite::discover(&files, folder, &Options::default()).expect("a folder");
+    let found = suite::discover(&files, directory, &Options::default()).expect("a folder");
     let load = |path: &String| suite::load(&files, path, &Options::default());
     found.iter().flat_map(load).collect()
 }
 
-fn collect(root: &Path, folder: &Path, files: &mut Memory) {
-    for entry in fs::read_dir(folder).expect("a folder") {
+fn collect(root: &Path, directory: &Path, files: &mut Memory) {
+    for entry in fs::read_dir(directory).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
             collect(root, &path, files);
@@ -76,14 +76,14 @@ fn bad_suites() {
     names.sort();
     assert!(names.len() >= 40, "{} bad suites", names.len());
     for name in names {
-        let folder = format!("bad/{name}");
+        let directory = format!("bad/{name}");
         let suites = if name == "test-is-a-folder" {
             let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/suite");
             let mut files = Memory::default();
             collect(&root, &root, &mut files);
-            suite::load(&files, &format!("{folder}/kyverno-test.yaml"), &Options::default())
+            suite::load(&files, &format!("{directory}/kyverno-test.yaml"), &Options::default())
         } else {
-            load(&folder)
+            load(&directory)
         };
         let text: Vec<String> = suites.iter().map(messages).collect();
         assert!(
@@ -103,8 +103,8 @@ fn a_bad_suite_leaves_its_neighbours_alone() {
     assert_eq!(suites[2].policies.policies.len(), 1);
 }
 
-fn one(folder: &str) -> Suite {
-    let mut suites = load(folder);
+fn one(directory: &str) -> Suite {
+    let mut suites = load(directory);
     assert_eq!(suites.len(), 1);
     let suite = suites.remove(0);
     assert_eq!(messages(&suite).lines().count(), 1, "{}", messages(&suite));

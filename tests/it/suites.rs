@@ -22,7 +22,7 @@ const NOT_FOR_KYVERNO: &str = "kyvtest-suite.yaml";
 /// Suites whose sidecars state the effect of every policy on a request.
 const ABOUT_ACTIONS: [&str; 3] = ["failure-actions", "native-overrides", "validation-actions"];
 
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("suites")
 }
 
@@ -34,7 +34,7 @@ fn called(file_name: &str) -> Vec<Suite> {
         own_crds: true,
         sidecar: true,
     };
-    let files = suite::discover(&Disk, &folder().display().to_string(), &options).expect("the folder is there");
+    let files = suite::discover(&Disk, &directory().display().to_string(), &options).expect("the folder is there");
     files
         .iter()
         .flat_map(|file| suite::load(&Disk, file, &options))
@@ -168,20 +168,20 @@ fn each_has_two_sides_and_no_row_twice() {
 
 #[test]
 fn each_is_introduced() {
-    let tour = std::fs::read_to_string(folder().join("README.md")).expect("the tour");
+    let tour = std::fs::read_to_string(directory().join("README.md")).expect("the tour");
     let mut named = BTreeSet::new();
     for suite in suites() {
         let text = std::fs::read_to_string(&suite.path).expect("a text");
         let comment = text.lines().take_while(|line| line.starts_with('#')).count();
         assert!(comment >= 2, "{}: no introduction", suite.path);
-        let folder = Path::new(&suite.path).parent().and_then(Path::file_name);
-        let folder = folder.expect("a folder").to_string_lossy().into_owned();
-        assert_eq!(suite.name(), folder);
+        let directory = Path::new(&suite.path).parent().and_then(Path::file_name);
+        let directory = directory.expect("a folder").to_string_lossy().into_owned();
+        assert_eq!(suite.name(), directory);
         assert!(
-            tour.contains(&format!("| [{folder}]({folder}/) |")),
-            "{folder} is not in the tour"
+            tour.contains(&format!("| [{directory}]({directory}/) |")),
+            "{directory} is not in the tour"
         );
-        named.insert(folder);
+        named.insert(directory);
     }
     let lines = tour.lines().filter(|line| line.starts_with("| [")).count();
     assert_eq!(lines, named.len(), "the tour names suites that are not there");

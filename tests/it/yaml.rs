@@ -326,13 +326,13 @@ fn time_grows_with_size() {
 fn damaged_files_are_read_or_refused() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for folder in ["fixtures", "suites", "../shared/corpus"] {
-        let mut folders = vec![root.join(folder)];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+    for directory in ["fixtures", "suites", "../shared/corpus"] {
+        let mut directories = vec![root.join(directory)];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
                 let path = entry.path();
                 if path.is_dir() {
-                    folders.push(path);
+                    directories.push(path);
                 } else if path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml") {
                     files.push(path);
                 }

@@ -144,8 +144,8 @@ type Files = BTreeMap<String, (String, Vec<(yaml::Span, String)>)>;
 /// Adds the entries to the sidecar next to the suites.
 pub(super) fn write(additions: &[(&Suite, &Addition)], documents: usize, files: &mut Files) {
     let Some((first, _)) = additions.first() else { return };
-    let folder = first.path.rsplit_once('/').map_or(".", |(folder, _)| folder);
-    let path = join(folder, SIDECAR);
+    let directory = first.path.rsplit_once('/').map_or(".", |(directory, _)| directory);
+    let path = join(directory, SIDECAR);
     let sources = &first.sources;
     let mut names = sources.files();
     let known = names.find(|file| sources.name(*file) == Some(path.as_str()));

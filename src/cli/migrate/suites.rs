@@ -212,6 +212,6 @@ fn companions(test: &str, text: &str, moved: &[Moved]) -> Vec<String> {
     dependencies
         .paths
         .into_iter()
-        .filter(|path| !own.contains(path) && Disk.is_folder(path).is_ok_and(|folder| !folder))
+        .filter(|path| !own.contains(path) && Disk.is_directory(path).is_ok_and(|folder| !folder))
         .collect()
 }

@@ -15,7 +15,7 @@ use kyvtest_prove::Region;
 /// # Errors
 /// If a file already exists, or cannot be written.
 pub(super) fn emit(
-    folder: &Path,
+    directory: &Path,
     original: &Policy,
     exceptions: &[Json],
     regions: &[Region],
@@ -28,7 +28,7 @@ pub(super) fn emit(
             Ok(files) => {
                 let files = files.iter();
                 let files: Vec<(PathBuf, &str)> = files
-                    .map(|file| (folder.join(&name).join(file.name), file.text.as_str()))
+                    .map(|file| (directory.join(&name).join(file.name), file.text.as_str()))
                     .collect();
                 new_files::write(&files, "choose another directory, or remove this one")?;
             }

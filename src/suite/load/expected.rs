@@ -14,7 +14,7 @@ impl Loader<'_> {
             let upstream = std::mem::replace(&mut self.suite.upstream, Upstream::Runs);
             let before = self.suite.diagnostics.len();
             let mut objects = Vec::new();
-            let path = join(&self.folder, &at.value);
+            let path = join(&self.directory, &at.value);
             self.resource_file(at, &path, Missing::GoesOn, &mut objects);
             // Metadata that no API server would accept is compared like everything else.
             let is_read = self.suite.upstream == Upstream::Runs && !objects.is_empty();

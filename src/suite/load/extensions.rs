@@ -44,7 +44,7 @@ impl Loader<'_> {
         }
         let mut resources = Vec::new();
         for at in &old {
-            let path = resolve(&self.folder, &at.value);
+            let path = resolve(&self.directory, &at.value);
             self.resource_file(at, &path, Missing::GoesOn, &mut resources);
         }
         self.suite.old_resources = resources;
@@ -85,7 +85,7 @@ impl Loader<'_> {
             });
         let paths: Vec<Text> = paths.collect();
         for at in paths {
-            let path = resolve(&self.folder, &at.value);
+            let path = resolve(&self.directory, &at.value);
             let mut resources = Vec::new();
             let before = self.suite.diagnostics.len();
             self.resource_file(&at, &path, Missing::GoesOn, &mut resources);
@@ -102,7 +102,7 @@ impl Loader<'_> {
 
     /// The documents of the sidecar for this suite.
     fn sidecars(&mut self, test: &Test, documents: usize) -> Vec<Sidecar> {
-        let path = join(&self.folder, SIDECAR);
+        let path = join(&self.directory, SIDECAR);
         let Ok(bytes) = self.files.read(&path) else {
             return Vec::new();
         };

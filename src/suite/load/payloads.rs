@@ -38,7 +38,7 @@ impl Loader<'_> {
 
     /// A payload: one object. That of a JSON policy may also be YAML, by the file's extension; the others are JSON.
     fn payload(&mut self, at: &Text, kind: Kind) -> Option<Payload> {
-        let path = resolve(&self.folder, &at.value);
+        let path = resolve(&self.directory, &at.value);
         let payload = self.read_payload(at, &path, kind);
         if payload.is_none() {
             self.stop(Upstream::Aborts);

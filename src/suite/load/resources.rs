@@ -21,8 +21,8 @@ impl Loader<'_> {
         let Some(first) = paths.first() else {
             return resources;
         };
-        let path = resolve(&self.folder, &first.value);
-        match self.files.is_folder(&path) {
+        let path = resolve(&self.directory, &first.value);
+        match self.files.is_directory(&path) {
             Ok(true) => {
                 for other in paths.iter().skip(1) {
                     let message = format!("`{}` is not read: the first path is a directory", other.value);
@@ -40,7 +40,7 @@ impl Loader<'_> {
             }
             Ok(false) | Err(_) => {
                 for (number, at) in paths.iter().enumerate() {
-                    let path = resolve(&self.folder, &at.value);
+                    let path = resolve(&self.directory, &at.value);
                     let missing = if number == 0 { Missing::Aborts } else { Missing::GoesOn };
                     let (before, found) = (self.suite.diagnostics.len(), resources.len());
                     self.resource_file(at, &path, missing, &mut resources);

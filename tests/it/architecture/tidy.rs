@@ -31,8 +31,8 @@ fn lines_with(text: &str, words: &[&str]) -> Vec<usize> {
 }
 
 /// The sources with their paths as the repository names them.
-fn sources(folders: &[&str]) -> Vec<(String, String)> {
-    let all = folders.iter().flat_map(|folder| files(&root().join(folder)));
+fn sources(directories: &[&str]) -> Vec<(String, String)> {
+    let all = directories.iter().flat_map(|directory| files(&root().join(directory)));
     all.filter(|path| path.extension().is_some_and(|e| e == "rs" || e == "md"))
         .map(|path| {
             let name = path.strip_prefix(root()).expect("a file of the repository");

@@ -11,13 +11,13 @@ use super::{NOW, code, json, kyvtest, scratch, stderr, stdout, text};
 #[test]
 fn the_action_takes_lines_and_quotes() {
     use std::os::unix::fs::PermissionsExt as _;
-    let folder = scratch("action");
-    let program = folder.join("kyvtest");
+    let directory = scratch("action");
+    let program = directory.join("kyvtest");
     fs::write(&program, "#!/bin/sh\nprintf '<%s>\\n' \"$@\"\nexit 3\n").expect("a program");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permissions");
     let action = fs::read_to_string("action.yml").expect("the action");
     let script = action.rsplit_once("run: |\n").expect("a script").1;
-    let path = format!("{}:/usr/bin:/bin", folder.display());
+    let path = format!("{}:/usr/bin:/bin", directory.display());
     let output = Command::new("bash")
         .args(["--noprofile", "--norc", "-eo", "pipefail", "-c", script])
         .env_clear()
@@ -27,14 +27,14 @@ fn the_action_takes_lines_and_quotes() {
             ("JUNIT", "r.xml"),
             ("SARIF", ""),
         ])
-        .env("GITHUB_OUTPUT", folder.join("output"))
+        .env("GITHUB_OUTPUT", directory.join("output"))
         .output()
         .expect("bash");
     let expected = "<run>|<policies/a>|<with blank>|<b>|<c>|<-P>|<ci>|<-E>|<policy(=teams) & !tag(slow)>|<--shard>|<1/3>|<--report>|<junit=r.xml>|";
     assert_eq!(stdout(&output).replace('\n', "|"), expected, "{}", stderr(&output));
     assert_eq!(code(&output), 3);
     assert_eq!(
-        fs::read_to_string(folder.join("output")).expect("an output"),
+        fs::read_to_string(directory.join("output")).expect("an output"),
         "exit-code=3\n"
     );
 }
@@ -157,7 +157,7 @@ fn differences_of_messages_are_counted_and_shown_on_request() {
 #[expect(clippy::print_stderr, reason = "for the reader of a test run")]
 #[test]
 fn the_progress_bar_has_a_unit_and_problems() {
-    let folder = scratch("progress");
+    let directory = scratch("progress");
     let numbers: Vec<String> = (0..40).map(|number| number.to_string()).collect();
     let policy = fs::read_to_string("fixtures/run/long/policy.yaml").expect("a policy");
     let policy = policy.replace("LIST", &format!("[{}]", numbers.join(", ")));
@@ -166,7 +166,7 @@ fn the_progress_bar_has_a_unit_and_problems() {
         .map(|number| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m{number}}}\n"))
         .collect();
     for number in 0..8 {
-        let own = folder.join(number.to_string());
+        let own = directory.join(number.to_string());
         fs::create_dir(&own).expect("a folder");
         fs::write(own.join("policy.yaml"), &policy).expect("a file");
         fs::write(
@@ -176,7 +176,7 @@ fn the_progress_bar_has_a_unit_and_problems() {
         .expect("a file");
         fs::write(own.join("resources.yaml"), resources.join("---\n")).expect("a file");
     }
-    let run = format!("{} run {} -j1", env!("CARGO_BIN_EXE_kyvtest"), folder.display());
+    let run = format!("{} run {} -j1", env!("CARGO_BIN_EXE_kyvtest"), directory.display());
     let output = Command::new("script")
         .args(["-qec", &run, "/dev/null"])
         .env("TERM", "xterm")
@@ -242,8 +242,8 @@ fn one_engine_is_enough() {
 
 #[test]
 fn directories_of_policies() {
-    let folder = "fixtures/first-hour/prove/directory";
-    let prove = kyvtest(&["prove", folder]);
+    let directory = "fixtures/first-hour/prove/directory";
+    let prove = kyvtest(&["prove", directory]);
     assert!(
         stdout(&prove).contains("2 policies\n  NOT-CONVERTIBLE (json-mode)  1  plan-has-tags\n"),
         "{}",
@@ -253,9 +253,9 @@ fn directories_of_policies() {
     let diff = kyvtest(&[
         "diff",
         "--from",
-        folder,
+        directory,
         "--to",
-        folder,
+        directory,
         "--resources",
         "fixtures/report/divergence/resources.yaml",
     ]);
@@ -429,25 +429,25 @@ fn the_page_is_readable_in_both_themes() {
 
 #[test]
 fn settled_proposals_and_expired_divergences() {
-    let folder = scratch("settled");
+    let directory = scratch("settled");
     for name in ["kyverno-test.yaml", "policy.yaml", "resources.yaml"] {
-        fs::copy(format!("fixtures/first-hour/many/{name}"), folder.join(name)).expect("a file");
+        fs::copy(format!("fixtures/first-hour/many/{name}"), directory.join(name)).expect("a file");
     }
-    let test = folder.join("kyverno-test.yaml");
+    let test = directory.join("kyverno-test.yaml");
     let wrong = fs::read_to_string(&test)
         .expect("a suite")
         .replace("result: fail", "result: pass");
     fs::write(&test, wrong).expect("a suite");
-    kyvtest(&["run", text(&folder), "--update"]);
-    let proposal = folder.join("kyverno-test.yaml.new");
+    kyvtest(&["run", text(&directory), "--update"]);
+    let proposal = directory.join("kyverno-test.yaml.new");
     assert!(proposal.exists());
-    kyvtest(&["run", text(&folder), "--update", "--accept"]);
+    kyvtest(&["run", text(&directory), "--update", "--accept"]);
     assert!(!proposal.exists(), "the proposal is settled");
     let sidecar = "apiVersion: kyvtest.dev/v1\nkind: Sidecar\nrows:\n  - row: 0\n    divergence: {class: weaker, reason: known, \
                    expires: \"2026-11-01\"}\n";
-    fs::write(folder.join("kyvtest.yaml"), sidecar).expect("a sidecar");
+    fs::write(directory.join("kyvtest.yaml"), sidecar).expect("a sidecar");
     let counts = |now: &str| {
-        let output = kyvtest(&["run", text(&folder), "--now", now]);
+        let output = kyvtest(&["run", text(&directory), "--now", now]);
         timeless(
             stdout(&output)
                 .lines()
