@@ -71,7 +71,10 @@ pub fn rewrite(
         texts.push(std::mem::take(&mut rewritten.text));
         add(&mut whole, rewritten);
     }
-    Ok(with_text(whole, &texts))
+    Ok(with_text(whole, &texts).map(|whole| RewrittenSuite {
+        notes: noted(whole.notes, whole.original),
+        ..whole
+    }))
 }
 
 fn add(whole: &mut Option<RewrittenSuite>, part: RewrittenSuite) {
@@ -84,7 +87,6 @@ fn add(whole: &mut Option<RewrittenSuite>, part: RewrittenSuite) {
 fn with_text(whole: Option<RewrittenSuite>, texts: &[String]) -> Option<RewrittenSuite> {
     whole.map(|whole| RewrittenSuite {
         text: texts.concat(),
-        notes: noted(whole.notes, whole.original),
         ..whole
     })
 }
