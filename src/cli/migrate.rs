@@ -84,7 +84,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
     existing_violations: ExistingWord,
 
-    /// Write policies of its own for each rule
+    /// Write separate policies for each rule
     ///
     /// By default rules share a policy if their policies differ only in validations and variables, and no error can hide a
     /// violation. An exception then lifts all of these rules: split policies if exceptions for single rules are elsewhere.

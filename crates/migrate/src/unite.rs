@@ -213,6 +213,7 @@ fn is_same(
         // The rules have been compared before.
         checks: 1,
         tries: if needs_proof { 0 } else { options.proof.tries },
+        cases: options.proof.cases / 8,
         ..options.proof.clone()
     };
     let is_known = |left: &[Json], right: &[Json]| {
