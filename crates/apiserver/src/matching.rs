@@ -21,13 +21,13 @@ pub enum Match<'u> {
 
 /// How constraints are read: as the API server does, or with the differences of others who read them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// Whether `matchPolicy` counts; otherwise rules mean exactly what they list.
-    pub equivalents: bool,
+    pub(crate) equivalents: bool,
     /// Whether an object that the request does not have counts as one without labels; otherwise no selector selects it.
-    pub absent_objects: bool,
+    pub(crate) absent_objects: bool,
     /// Whether a listed name also fits the beginning of a name that is yet to be generated.
-    pub generated_names: bool,
+    pub(crate) generated_names: bool,
 }
 
 impl Reading {
@@ -38,7 +38,7 @@ impl Reading {
     };
 
     /// Kyverno's own matcher, which its command line uses for native policies (`pkg/cel/matching` of Kyverno 1.19).
-    pub const KYVERNO: Self = Self {
+    pub(crate) const KYVERNO: Self = Self {
         equivalents: false,
         absent_objects: true,
         generated_names: true,

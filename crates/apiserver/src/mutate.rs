@@ -37,7 +37,7 @@ pub struct Mutated {
     /// What each policy did with each of its bindings and parameters; errors of the second pass come last.
     pub verdicts: Vec<PolicyVerdict>,
     /// The policies whose second run changed the object: they are not idempotent.
-    pub changed_again: Vec<String>,
+    pub(crate) changed_again: Vec<String>,
 }
 
 /// A refusal of the mutating phase.
@@ -48,7 +48,7 @@ pub struct MutationDenial {
     pub reason: String,
     pub message: String,
     /// The messages of all errors.
-    pub causes: Vec<String>,
+    pub(crate) causes: Vec<String>,
 }
 
 /// The source of a denial in the mutating phase.

@@ -25,7 +25,7 @@ impl CompiledMutatingPolicy {
     /// Compiles a policy as the API server of Kubernetes 1.36 runs it: expressions as written, not trimmed. An
     /// expression that cannot be compiled is an error of each request; static validation decides whether the server
     /// accepts the policy at all.
-    pub fn compile(policy: &MutatingAdmissionPolicy) -> Self {
+    pub(crate) fn compile(policy: &MutatingAdmissionPolicy) -> Self {
         let mutator = Mutator::compile(policy.param_kind.is_some(), &parts(policy));
         Self::with_mutators(policy, mutator, None)
     }

@@ -49,12 +49,12 @@ impl Failure {
 impl CompiledNativePolicy {
     /// Compiles a policy as the API server of Kubernetes 1.36 runs it. What cannot be compiled is an error of each request;
     /// whether the server would take the policy at all is the matter of static validation.
-    pub fn compile(policy: &ValidatingAdmissionPolicy) -> Self {
+    pub(crate) fn compile(policy: &ValidatingAdmissionPolicy) -> Self {
         Self::with_profile(policy, Profile::kubernetes(), true)
     }
 
     /// The same for another release of Kubernetes.
-    pub fn for_profile(policy: &ValidatingAdmissionPolicy, profile: &'static Profile) -> Self {
+    pub(crate) fn for_profile(policy: &ValidatingAdmissionPolicy, profile: &'static Profile) -> Self {
         Self::with_profile(policy, profile, true)
     }
 
@@ -190,7 +190,7 @@ impl ParamRef {
 
 impl Binding {
     /// Prepares the binding of a validating policy. Actions that the API does not have are left out.
-    pub fn new(binding: &ValidatingAdmissionPolicyBinding) -> Self {
+    pub(crate) fn new(binding: &ValidatingAdmissionPolicyBinding) -> Self {
         let actions = binding.validation_actions.iter();
         let actions = actions.filter_map(|action| ValidationAction::from_text(&action.value));
         Self::with_actions(binding, actions.collect())

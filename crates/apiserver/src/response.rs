@@ -27,11 +27,11 @@ pub struct AdmissionResponse {
     /// The text of the refusal; empty if admitted.
     pub message: String,
     /// What the refusal is about.
-    pub details: Option<Details>,
+    pub(crate) details: Option<Details>,
     /// The warnings that the client gets.
     pub warnings: Vec<String>,
     /// The warnings that no header can carry, because there is a line break or control character in them.
-    pub lost_warnings: Vec<String>,
+    pub(crate) lost_warnings: Vec<String>,
     /// The annotations of the audit event.
     pub audit: BTreeMap<String, String>,
     /// The verdicts of each policy with each of its bindings and parameters, in the order of evaluation.
@@ -59,7 +59,7 @@ pub struct PolicyVerdict {
     /// The binding's name; `None` where the policy as a whole decided.
     pub binding: Option<String>,
     /// The parameter, `namespace/name` or `name`; `None` without one.
-    pub param: Option<String>,
+    pub(crate) param: Option<String>,
     pub verdict: Verdict,
 }
 
@@ -161,21 +161,8 @@ impl AdmissionResponse {
 
     /// The combined verdict of one policy with all of its bindings and parameters: the first one with the strongest
     /// effect, with the strongest status.
-    pub fn of_policy(&self, policy: &str) -> Option<Verdict> {
+    pub(crate) fn of_policy(&self, policy: &str) -> Option<Verdict> {
         verdict_of(&self.verdicts, policy)
-    }
-
-    /// The refusal as `kubectl` prints it; `None` if admitted.
-    ///
-    /// Upstream: `k8s.io/kubectl/pkg/cmd/util/helpers.go` `StandardErrorMessage`.
-    pub fn kubectl(&self) -> Option<String> {
-        let details = self.details.as_ref()?;
-        Some(if self.reason == INVALID {
-            let Details { kind, name, cause, .. } = details;
-            format!("The {kind} {} is invalid: : {cause}", quote(name))
-        } else {
-            format!("Error from server ({}): {}", self.reason, self.message)
-        })
     }
 }
 

@@ -42,7 +42,7 @@ pub struct Selector<'d> {
 
 impl<'d> Selector<'d> {
     /// A selector for the requests of a class.
-    pub fn new(cell: RequestClass<'d>, discovery: &'d Discovery) -> Self {
+    pub(crate) fn new(cell: RequestClass<'d>, discovery: &'d Discovery) -> Self {
         let equivalents = discovery.equivalents(cell.resource);
         Self {
             cell,

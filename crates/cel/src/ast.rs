@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 /// A name or other short text inside an expression.
-pub type Name = Arc<str>;
+pub(crate) type Name = Arc<str>;
 
 /// A node of one [`Ast`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +31,7 @@ impl Ast {
     ///
     /// # Panics
     /// If the tables differ in length or the root lies outside them.
-    pub fn new(exprs: Vec<Expr>, offsets: Vec<u32>, root: ExprId) -> Self {
+    pub(crate) fn new(exprs: Vec<Expr>, offsets: Vec<u32>, root: ExprId) -> Self {
         assert_eq!(exprs.len(), offsets.len(), "one offset per node");
         assert!(root.index() < exprs.len(), "the root is a node");
         Self { exprs, offsets, root }

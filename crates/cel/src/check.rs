@@ -20,7 +20,7 @@ use super::{
 
 /// The meaning of a node's name or function.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Reference {
+pub(crate) enum Reference {
     /// The node is not a name.
     #[default]
     None,
@@ -47,7 +47,7 @@ pub enum Reference {
 pub struct Checked {
     pub ast: Ast,
     pub types: Vec<Type>,
-    pub references: Vec<Reference>,
+    pub(crate) references: Vec<Reference>,
     /// The source text; may be empty.
     pub source: Arc<str>,
 }
@@ -59,7 +59,7 @@ impl Checked {
     }
 
     /// The type of a node.
-    pub fn type_of(&self, id: ExprId) -> &Type {
+    pub(crate) fn type_of(&self, id: ExprId) -> &Type {
         &self.types[id.index()]
     }
 }

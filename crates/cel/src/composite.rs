@@ -107,7 +107,7 @@ impl Composite {
     }
 
     /// No variables, and `variables` is undeclared.
-    pub fn empty(composition: Composition) -> Self {
+    pub(crate) fn empty(composition: Composition) -> Self {
         Self {
             programs: Vec::new(),
             fields: Vec::new(),

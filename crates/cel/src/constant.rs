@@ -51,7 +51,7 @@ impl Constant {
     }
 
     /// Stores a value; `None` for opaque values.
-    pub fn from_value(value: Val<'_>) -> Option<Self> {
+    pub(crate) fn from_value(value: Val<'_>) -> Option<Self> {
         Some(match value {
             Val::Null => Constant::Plain(Val::Null),
             Val::Bool(b) => Constant::Plain(Val::Bool(b)),

@@ -60,7 +60,7 @@ impl Scratch {
     }
 
     /// Sets the work account; returns its previous state.
-    pub fn account(&self, spent: u64) -> u64 {
+    pub(crate) fn account(&self, spent: u64) -> u64 {
         self.spent.replace(spent)
     }
 
@@ -113,7 +113,7 @@ impl<'a> Context<'a> {
     /// evaluation ends in an error, regardless of the returned value.
     #[inline]
     #[must_use]
-    pub fn spend(&self, bytes: usize) -> bool {
+    pub(crate) fn spend(&self, bytes: usize) -> bool {
         let spent = &self.scratch.spent;
         spent.set(spent.get().saturating_add(bytes as u64));
         spent.get() <= WORK_LIMIT
@@ -154,7 +154,7 @@ impl<'a> Context<'a> {
 
     /// [`Val::equals`] within the limit of work.
     #[inline]
-    pub fn equals(&self, a: &Val<'_>, b: &Val<'_>) -> Option<bool> {
+    pub(crate) fn equals(&self, a: &Val<'_>, b: &Val<'_>) -> Option<bool> {
         let nested = |value: &Val<'_>| value.is_list() || value.is_map() || matches!(value, Val::Optional(_));
         if !nested(a) || !nested(b) {
             return a.equals(b);
@@ -222,7 +222,7 @@ impl<'a> Context<'a> {
     }
 
     /// A list of strings.
-    pub fn strings<S: AsRef<str>>(&self, items: impl IntoIterator<Item = S>) -> Val<'a> {
+    pub(crate) fn strings<S: AsRef<str>>(&self, items: impl IntoIterator<Item = S>) -> Val<'a> {
         let items: Vec<Val<'a>> = items.into_iter().map(|item| self.string(item.as_ref())).collect();
         self.list(&items)
     }

@@ -78,7 +78,7 @@ fn default_cost(id: &str, behaviour: &Behaviour) -> DefaultCost {
 
 impl CallCost {
     /// The cost of a call of `function`; `only` is the overload if the checker resolved it to a single one.
-    pub fn of(function: &Function, only: Option<usize>, behaviour: &Behaviour) -> Self {
+    pub(crate) fn of(function: &Function, only: Option<usize>, behaviour: &Behaviour) -> Self {
         let overload = only.map(|i| &function.overloads[i]);
         if let Some(cost) = overload.and_then(|overload| overload.cost) {
             return CallCost::Overload(cost);
@@ -121,7 +121,7 @@ impl CallCost {
 
     /// The cost of a completed call.
     #[inline]
-    pub fn charge(&self, args: &[Val<'_>], result: &Val<'_>) -> u64 {
+    pub(crate) fn charge(&self, args: &[Val<'_>], result: &Val<'_>) -> u64 {
         match self {
             CallCost::Default(default) => default.charge(args),
             CallCost::Overload(cost) => cost(args, result),

@@ -42,20 +42,20 @@ pub struct Overload {
     /// cel-go's overload id.
     pub id: &'static str,
     /// Whether it has a receiver.
-    pub member: bool,
+    pub(crate) member: bool,
     /// The parameters, the receiver first.
-    pub parameters: Vec<Type>,
+    pub(crate) parameters: Vec<Type>,
     pub result: Type,
     /// How many type parameters it has.
-    pub type_parameters: u32,
+    pub(crate) type_parameters: u32,
     /// Whether it accepts errors as arguments.
     pub non_strict: bool,
     /// `None` for operators that the planner implements and for functions with a shared implementation.
-    pub implementation: Option<(Binding, Implementation)>,
+    pub(crate) implementation: Option<(Binding, Implementation)>,
     /// The cost of a call that the checker resolved to this overload.
     pub cost: Option<CostFunction>,
     /// Like `cost`, if it does not depend on the result: such a call is charged before it is made.
-    pub cost_of_arguments: Option<ArgumentCost>,
+    pub(crate) cost_of_arguments: Option<ArgumentCost>,
 }
 
 impl Overload {
@@ -86,7 +86,7 @@ impl Overload {
     }
 
     /// Binds a function of two arguments.
-    pub fn binary(mut self, implementation: Implementation) -> Self {
+    pub(crate) fn binary(mut self, implementation: Implementation) -> Self {
         self.implementation = Some((Binding::Binary, implementation));
         self
     }
@@ -116,7 +116,7 @@ impl Overload {
     }
 
     /// Whether run-time arguments fit the declared parameters.
-    pub fn accepts(&self, args: &[Val<'_>]) -> bool {
+    pub(crate) fn accepts(&self, args: &[Val<'_>]) -> bool {
         args.len() == self.parameters.len()
             && self.parameters.iter().zip(args).all(|(parameter, arg)| {
                 if arg.is_error() {
@@ -145,17 +145,17 @@ pub fn global(id: &'static str, parameters: &[Type], result: Type) -> Overload {
 }
 
 /// A member overload: `a.f(b)`; the receiver is the first parameter.
-pub fn member(id: &'static str, parameters: &[Type], result: Type) -> Overload {
+pub(crate) fn member(id: &'static str, parameters: &[Type], result: Type) -> Overload {
     Overload::new(id, true, parameters, result)
 }
 
 /// One implementation for all overloads of a function, behind a trait of the first argument.
 #[derive(Debug, Clone, Copy)]
-pub struct Singleton {
+pub(crate) struct Singleton {
     /// The trait that the first argument's type must have.
-    pub operand: Option<Trait>,
+    pub(crate) operand: Option<Trait>,
     pub binding: Binding,
-    pub implementation: Implementation,
+    pub(crate) implementation: Implementation,
 }
 
 /// A function with its overloads.
@@ -165,9 +165,9 @@ pub struct Function {
     pub name: &'static str,
     /// The overloads in declaration order, which is also the order of dispatch at run time.
     pub overloads: Vec<Overload>,
-    pub singleton: Option<Singleton>,
+    pub(crate) singleton: Option<Singleton>,
     /// Whether calls skip the check of argument types (`startsWith`, `endsWith`, `contains`).
-    pub no_type_guards: bool,
+    pub(crate) no_type_guards: bool,
     /// The cost of every call by this name (the estimator of Kubernetes), unless the overload has its own. It receives
     /// the overload id, empty if several remain after checking; `None` means cel-go's defaults.
     pub cost: Option<CostEstimator>,
@@ -191,17 +191,17 @@ pub struct Library {
 #[derive(Debug, Clone)]
 pub struct Constant {
     pub name: &'static str,
-    pub declared: Type,
+    pub(crate) declared: Type,
     pub value: Val<'static>,
 }
 
 /// A structure that a library declares: its name denotes its type, its fields are checked.
 #[derive(Debug, Clone)]
-pub struct Structure {
+pub(crate) struct Structure {
     pub name: &'static str,
     pub fields: Vec<(&'static str, Type)>,
     /// Constructs a value, for structures that an expression may construct.
-    pub make: Option<Make>,
+    pub(crate) make: Option<Make>,
 }
 
 /// Constructs a value of a structure from the fields that the expression sets.
@@ -242,11 +242,11 @@ impl Library {
     }
 
     /// The variables with constant values.
-    pub fn constants(&self) -> &[Constant] {
+    pub(crate) fn constants(&self) -> &[Constant] {
         &self.constants
     }
 
-    pub fn structures(&self) -> &[Structure] {
+    pub(crate) fn structures(&self) -> &[Structure] {
         &self.structures
     }
 

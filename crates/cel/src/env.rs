@@ -19,7 +19,7 @@ use super::{
 pub struct Variable {
     /// A dotted name (`authorizer.requestResource`) is looked up as a whole.
     pub name: Name,
-    pub declared: Type,
+    pub(crate) declared: Type,
 }
 
 /// An environment: a profile, variables, structures.
@@ -42,7 +42,7 @@ pub struct Env {
 
 /// The meaning of a global name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Global {
+pub(crate) enum Global {
     Variable(u32, Type),
     /// A type by its run-time name.
     Type(Name, Type),
@@ -70,7 +70,7 @@ impl Env {
     }
 
     /// Replaces the profile; declarations are kept.
-    pub fn with_profile(mut self, profile: &'static Profile) -> Self {
+    pub(crate) fn with_profile(mut self, profile: &'static Profile) -> Self {
         self.profile = profile;
         self
     }
@@ -150,7 +150,7 @@ impl Env {
     }
 
     /// The namespace in which names are looked up first.
-    pub fn container(&self) -> &str {
+    pub(crate) fn container(&self) -> &str {
         &self.container
     }
 
@@ -168,7 +168,7 @@ impl Env {
     }
 
     /// Calls `found` with each name that `name` may be short for, most specific first, until it returns `Some`.
-    pub fn candidates<T>(&self, name: &str, mut found: impl FnMut(&str) -> Option<T>) -> Option<T> {
+    pub(crate) fn candidates<T>(&self, name: &str, mut found: impl FnMut(&str) -> Option<T>) -> Option<T> {
         if let Some(absolute) = name.strip_prefix('.') {
             return found(absolute);
         }
@@ -199,7 +199,7 @@ impl Env {
     }
 
     /// Looks up a name outside all comprehensions.
-    pub fn global(&self, name: &str) -> Option<Global> {
+    pub(crate) fn global(&self, name: &str) -> Option<Global> {
         self.candidates(name, |name| {
             if let Some(i) = self.variables.iter().position(|variable| &*variable.name == name) {
                 return Some(Global::Variable(i as u32, self.variables[i].declared.clone()));

@@ -311,7 +311,7 @@ pub trait ImageScope {
 }
 
 /// Receives the objects of `generator.Apply`.
-pub type Generator<'h> = dyn Fn(&str, &[Document]) -> Result<(), String> + 'h;
+pub(crate) type Generator<'h> = dyn Fn(&str, &[Document]) -> Result<(), String> + 'h;
 
 /// A host with overrides: a policy's namespace, an observer, or a generator.
 #[derive(Clone, Copy)]

@@ -22,7 +22,7 @@ pub struct Location {
 
 impl Location {
     /// The location of a problem without one.
-    pub const NONE: Self = Self { line: -1, column: -1 };
+    pub(crate) const NONE: Self = Self { line: -1, column: -1 };
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,13 +173,13 @@ fn write_snippet(f: &mut fmt::Formatter<'_>, snippet: &str, column: i32) -> fmt:
 
 /// Collects problems.
 #[derive(Debug, Clone, Default)]
-pub struct IssueSink {
+pub(crate) struct IssueSink {
     issues: Vec<Issue>,
     total: usize,
 }
 
 impl IssueSink {
-    pub fn report(&mut self, location: Location, message: impl Into<String>) {
+    pub(crate) fn report(&mut self, location: Location, message: impl Into<String>) {
         self.total += 1;
         if self.issues.len() < MAX_REPORTED {
             self.issues.push(Issue {
@@ -189,7 +189,7 @@ impl IssueSink {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.total == 0
     }
 

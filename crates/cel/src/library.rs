@@ -38,7 +38,7 @@ pub mod kubernetes;
 pub mod kyverno;
 
 /// Builds the functions of an environment.
-pub fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library {
+pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library {
     let mut library = Library::default();
     standard::declare(&mut library, behaviour);
     if let Some(version) = libraries.optional {

@@ -50,7 +50,7 @@ impl OutcomeCounts {
         self.truths + self.falsehoods + self.errors + self.empties + self.others
     }
 
-    pub fn add(&mut self, way: BranchOutcome) {
+    pub(crate) fn add(&mut self, way: BranchOutcome) {
         let count = match way {
             BranchOutcome::True => &mut self.truths,
             BranchOutcome::False => &mut self.falsehoods,

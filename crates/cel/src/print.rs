@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Write as _};
 use super::{time::Timestamp, types::OPTIONAL, val::Val};
 use kyvtest_go_compat::{
     text::{duration, float},
-    value::{Value, go_json},
+    value::go_json,
 };
 
 /// A value in the notation of the reference data: `i1`, `u1`, `d0.5`, `"text"`, `b<hex>`, `[…]`, `{…}` with sorted
@@ -149,46 +149,6 @@ fn write_display(out: &mut String, value: Val<'_>) {
         Val::Opaque(opaque) => out.push_str(&opaque.display()),
         Val::Object(object) => out.push_str(object.type_name),
         Val::Error(text) => out.push_str(text),
-    }
-}
-
-/// A value as Go's `%v` prints the Go value behind it, as programs that evaluate an expression do.
-///
-/// Upstream: `ref.Val.Value`. Lists and maps of the expression hold CEL values, those of a document Go's own ones.
-pub fn native_display(value: Val<'_>) -> String {
-    let mut out = String::new();
-    match value {
-        Val::Null => out.push('0'),
-        Val::Type(name) => out.push_str(name),
-        Val::Optional(None) => out.push_str("<nil>"),
-        Val::Optional(Some(inner)) => return native_display(*inner),
-        Val::List(items) => {
-            let items: Vec<String> = items.iter().map(|item| element_display(*item)).collect();
-            push(&mut out, format_args!("[{}]", items.join(" ")));
-        }
-        Val::Map(entries) => {
-            let mut entries: Vec<(String, String)> = entries
-                .iter()
-                .map(|(key, value)| (go_display(*key), element_display(*value)))
-                .collect();
-            entries.sort();
-            let entries: Vec<String> = entries
-                .into_iter()
-                .map(|(key, value)| format!("{key}:{value}"))
-                .collect();
-            push(&mut out, format_args!("map[{}]", entries.join(" ")));
-        }
-        Val::DocumentList(list) => Value::List(list).write_go(&mut out),
-        Val::DocumentMap(map) => Value::Map(map).write_go(&mut out),
-        _ => write_display(&mut out, value),
-    }
-    out
-}
-
-fn element_display(value: Val<'_>) -> String {
-    match value {
-        Val::DocumentList(_) | Val::DocumentMap(_) => native_display(value),
-        _ => go_display(value),
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Program {
     pub profile: &'static Profile,
     pub nodes: Vec<Node>,
     /// The source expression of each node, for its location; see `observe`.
-    pub origins: Vec<Option<ExprId>>,
+    pub(crate) origins: Vec<Option<ExprId>>,
     /// The source text, for traces.
     pub source: Arc<str>,
     pub root: NodeId,
@@ -42,12 +42,12 @@ pub struct Program {
     pub variables: Vec<Name>,
     pub result: Type,
     /// Whether there is a comprehension, see `eval`'s note on exact costs.
-    pub has_fold: bool,
+    pub(crate) has_fold: bool,
 }
 
 impl Program {
     /// The static type of the result.
-    pub fn result_type(&self) -> &Type {
+    pub(crate) fn result_type(&self) -> &Type {
         &self.result
     }
 
@@ -270,7 +270,7 @@ pub enum FoldKind {
 /// of copying the map each time.
 #[derive(Debug, Clone, Copy)]
 pub struct Insertion {
-    pub filter: Option<NodeId>,
+    pub(crate) filter: Option<NodeId>,
     /// The call of `cel.@mapInsert`, whose first argument is the accumulator.
-    pub call: NodeId,
+    pub(crate) call: NodeId,
 }

@@ -11,7 +11,7 @@ use kyvtest_go_compat::text::duration;
 pub(crate) const OVERFLOW: Val<'static> = Val::Error("timestamp overflow");
 
 /// A duration as cel-go's `string()` prints it: seconds as a double, then `s`.
-pub fn duration_text(nanos: i64) -> String {
+pub(crate) fn duration_text(nanos: i64) -> String {
     format!("{}s", duration::seconds(nanos))
 }
 

@@ -51,16 +51,16 @@ pub enum Type {
 
 /// A declared structure: the fields of a type and their types.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StructType {
+pub(crate) struct StructType {
     /// The name, as messages print it.
     pub name: Name,
     pub fields: Vec<(Name, Type)>,
 }
 
 /// The first type parameter of an overload.
-pub const A: Type = Type::Param(0);
+pub(crate) const A: Type = Type::Param(0);
 /// The second type parameter of an overload.
-pub const B: Type = Type::Param(1);
+pub(crate) const B: Type = Type::Param(1);
 
 /// The name of the optional type.
 pub(crate) const OPTIONAL: &str = "optional_type";
@@ -87,7 +87,7 @@ impl Type {
     }
 
     /// A library's opaque type without parameters.
-    pub fn opaque(name: &str) -> Type {
+    pub(crate) fn opaque(name: &str) -> Type {
         Type::Opaque(name.into(), Arc::from([]))
     }
 
@@ -97,7 +97,7 @@ impl Type {
     }
 
     /// The type of values that are types.
-    pub fn type_of(inner: Type) -> Type {
+    pub(crate) fn type_of(inner: Type) -> Type {
         Type::Type(Some(Arc::new(inner)))
     }
 

@@ -153,19 +153,13 @@ pub(crate) const NO_SUCH_OVERLOAD: Val<'static> = Val::Error("no such overload")
 ///
 /// Upstream: `common/types/traits`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trait {
+pub(crate) enum Trait {
     /// `+`
     Adder,
     /// `<`
     Comparer,
-    /// `in`
-    Container,
     /// `/`
     Divider,
-    /// `[]`
-    Indexer,
-    /// Comprehensions.
-    Iterable,
     /// All that lists can do.
     Lister,
     /// `matches`
@@ -174,8 +168,6 @@ pub enum Trait {
     Modder,
     /// `*`
     Multiplier,
-    /// Unary `-`.
-    Negater,
     /// `-`
     Subtractor,
     /// `size`
@@ -188,7 +180,7 @@ impl<'a> Val<'a> {
     /// The absent optional.
     pub const NONE: Val<'static> = Val::Optional(None);
 
-    pub fn is_error(&self) -> bool {
+    pub(crate) fn is_error(&self) -> bool {
         matches!(self, Val::Error(_))
     }
 
@@ -240,20 +232,17 @@ impl<'a> Val<'a> {
     pub(crate) fn has_trait(&self, wanted: Trait) -> bool {
         use Trait::*;
         match self {
-            Val::Bool(_) => matches!(wanted, Comparer | Negater),
+            Val::Bool(_) => matches!(wanted, Comparer),
             Val::Bytes(_) => matches!(wanted, Adder | Comparer | Sizer),
-            Val::Double(_) => matches!(wanted, Adder | Comparer | Divider | Multiplier | Negater | Subtractor),
-            Val::Duration(_) => matches!(wanted, Adder | Comparer | Negater | Receiver | Subtractor),
-            Val::Int(_) => matches!(
-                wanted,
-                Adder | Comparer | Divider | Modder | Multiplier | Negater | Subtractor
-            ),
+            Val::Double(_) => matches!(wanted, Adder | Comparer | Divider | Multiplier | Subtractor),
+            Val::Duration(_) => matches!(wanted, Adder | Comparer | Receiver | Subtractor),
+            Val::Int(_) => matches!(wanted, Adder | Comparer | Divider | Modder | Multiplier | Subtractor),
             Val::Uint(_) => matches!(wanted, Adder | Comparer | Divider | Modder | Multiplier | Subtractor),
             Val::List(_) | Val::DocumentList(_) => {
-                matches!(wanted, Adder | Container | Indexer | Iterable | Lister | Sizer)
+                matches!(wanted, Adder | Lister | Sizer)
             }
             Val::Map(_) | Val::DocumentMap(_) | Val::Variables => {
-                matches!(wanted, Container | Indexer | Iterable | Sizer)
+                matches!(wanted, Sizer)
             }
             Val::String(_) => matches!(wanted, Adder | Comparer | Matcher | Receiver | Sizer),
             Val::Timestamp(_) => matches!(wanted, Adder | Comparer | Receiver | Subtractor),
@@ -264,7 +253,7 @@ impl<'a> Val<'a> {
     /// Whether a value fits a declared parameter, by cel-go's guards: lists and maps by their first element.
     ///
     /// Upstream: `Type.IsAssignableRuntimeType`.
-    pub fn fits(&self, declared: &Type) -> bool {
+    pub(crate) fn fits(&self, declared: &Type) -> bool {
         match declared {
             Type::Dyn | Type::Any | Type::Param(_) => true,
             Type::Wrapper(inner) => matches!(self, Val::Null) || self.fits(inner),
@@ -360,7 +349,7 @@ impl<'a> Val<'a> {
     }
 
     /// Whether two map keys are the same.
-    pub fn same_key(&self, other: &Val<'_>) -> bool {
+    pub(crate) fn same_key(&self, other: &Val<'_>) -> bool {
         match (self, other) {
             (Val::String(a), Val::String(b)) => a == b,
             (Val::Bool(a), Val::Bool(b)) => a == b,
@@ -399,7 +388,7 @@ impl<'a> Val<'a> {
     }
 
     /// Whether the value's text fits in memory: shared parts are printed each time they occur.
-    pub fn is_printable(&self) -> bool {
+    pub(crate) fn is_printable(&self) -> bool {
         let mut steps = 4 << 20;
         self.walk(&mut steps);
         steps > 0
@@ -416,7 +405,7 @@ impl<'a> Val<'a> {
     }
 
     /// Subtracts the steps of a traversal of the whole value from `steps`, and stops when none is left.
-    pub fn walk(&self, steps: &mut u64) {
+    pub(crate) fn walk(&self, steps: &mut u64) {
         *steps = steps.saturating_sub(1 + self.text_len() as u64 / TEXT_STEP);
         match self {
             Val::List(_) | Val::DocumentList(_) => {
@@ -525,7 +514,7 @@ impl<'a> Val<'a> {
     }
 
     /// The integer, if this is one.
-    pub fn as_int(&self) -> Option<i64> {
+    pub(crate) fn as_int(&self) -> Option<i64> {
         match self {
             Val::Int(i) => Some(*i),
             _ => None,

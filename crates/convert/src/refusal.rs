@@ -66,37 +66,6 @@ pub enum RefusalCode {
 }
 
 impl RefusalCode {
-    /// Every code.
-    pub const ALL: [Self; 27] = [
-        Self::NamespacedPolicy,
-        Self::NoValidateRule,
-        Self::MultipleRules,
-        Self::NotCel,
-        Self::NotMarked,
-        Self::OverridesMultiple,
-        Self::OverridesNamespaces,
-        Self::UserInfo,
-        Self::Annotations,
-        Self::NameWildcard,
-        Self::NamespaceWildcard,
-        Self::ExcludeKindInNamespace,
-        Self::ExcludeSelector,
-        Self::SelectorAcrossFilters,
-        Self::MultipleAll,
-        Self::ExceptionRules,
-        Self::ExceptionConditions,
-        Self::Autogen,
-        Self::MutatingAutogen,
-        Self::NamespacedMutation,
-        Self::ServerSideApply,
-        Self::MutationWithoutConstraints,
-        Self::NoMatchConstraints,
-        Self::UnknownKind,
-        Self::AmbiguousKind,
-        Self::InvalidPolicy,
-        Self::UnsupportedKind,
-    ];
-
     /// The code as tools see it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -268,7 +237,7 @@ impl Refusal {
     }
 
     /// A policy of a kind that is not converted.
-    pub fn unsupported(kind: &str, span: Span) -> Self {
+    pub(crate) fn unsupported(kind: &str, span: Span) -> Self {
         let code = RefusalCode::UnsupportedKind;
         Self {
             code,

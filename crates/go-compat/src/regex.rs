@@ -117,7 +117,7 @@ impl Regex {
     }
 
     /// The pattern's structure, for callers that generate matching text.
-    pub fn hir(&self) -> &Hir {
+    pub(crate) fn hir(&self) -> &Hir {
         &self.0.hir
     }
 
@@ -220,7 +220,11 @@ impl Regex {
     }
 
     /// Replaces all matches; `replace` appends the replacement of the matched text to the string that it receives.
-    pub fn replace_all_func<'t>(&self, text: &'t str, mut replace: impl FnMut(&'t str, &mut String)) -> Cow<'t, str> {
+    pub(crate) fn replace_all_func<'t>(
+        &self,
+        text: &'t str,
+        mut replace: impl FnMut(&'t str, &mut String),
+    ) -> Cow<'t, str> {
         replace::all(
             text,
             |at| self.find_at(text, at),

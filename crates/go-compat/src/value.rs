@@ -509,11 +509,6 @@ impl<'a> Map<'a> {
             )
         })
     }
-
-    /// All keys in document order.
-    pub fn keys(self) -> impl ExactSizeIterator<Item = &'a str> + Clone {
-        self.iter().map(|(key, _)| key.text())
-    }
 }
 
 #[cfg(test)]

@@ -10,17 +10,17 @@ use kyvtest_go_compat::value::Data;
 const END: &str = "-----END PUBLIC KEY-----";
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct AttestorSet {
+pub(crate) struct AttestorSet {
     /// How many entries must vouch.
     pub required: usize,
     /// The entries as written, each public key of a list of keys by itself.
-    pub entries: Vec<Data>,
+    pub(crate) entries: Vec<Data>,
 }
 
 impl AttestorSet {
     /// Reads a set as a rule writes it. Several keys in one entry become several entries; all but the first then begin with a
     /// line break, as upstream splits them.
-    pub fn read(set: &Data) -> Self {
+    pub(crate) fn read(set: &Data) -> Self {
         let mut entries = Vec::new();
         for entry in set.get("entries").and_then(Data::as_list).unwrap_or_default() {
             let keys = entry
@@ -58,7 +58,7 @@ fn with_key(entry: &Data, key: &str) -> Data {
 }
 
 /// The form of an entry: what follows its number in paths.
-pub fn form(entry: &Data) -> &'static str {
+pub(crate) fn form(entry: &Data) -> &'static str {
     let there = |key: &str| entry.get(key).is_some_and(|part| !part.is_null());
     if there("keys") {
         ".keys"

@@ -56,7 +56,7 @@ impl CompiledRule {
     }
 
     /// Evaluates the rule on a request that it matches, without exceptions.
-    pub fn decide(&self, input: &Input<'_>, host: &dyn Host) -> RuleResponse {
+    pub(crate) fn decide(&self, input: &Input<'_>, host: &dyn Host) -> RuleResponse {
         let Some(params) = &self.params else {
             let decided = self.validate(input, Value::Null, host);
             return decided.unwrap_or_else(|| self.pass());

@@ -138,7 +138,7 @@ impl CompiledClassicPolicy {
     }
 
     /// Whether its violations count: without that they are warnings in reports.
-    pub fn is_scored(&self) -> bool {
+    pub(crate) fn is_scored(&self) -> bool {
         let scored = self.policy.metadata.annotation("policies.kyverno.io/scored");
         scored.is_none_or(|value| value.value != "false")
     }

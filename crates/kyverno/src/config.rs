@@ -134,7 +134,7 @@ impl Config {
 
     /// Whether Kyverno evaluates the requests of a class. Facts cannot decide patterns of roles with wildcards: without
     /// a request such patterns do not count, so the result is incomplete if [`Config::has_wild_roles`] holds.
-    pub fn judges<'p>(
+    pub(crate) fn judges<'p>(
         &'p self,
         cell: &RequestClass<'_>,
         facts: &mut impl Facts<'p>,

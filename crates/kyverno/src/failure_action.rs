@@ -17,7 +17,7 @@ use kyvtest_model::{
 
 /// The failure actions of a rule and its policy.
 #[derive(Debug, Clone)]
-pub struct Actions {
+pub(crate) struct Actions {
     rule: Option<FailureAction>,
     rule_overrides: Vec<Override>,
     policy: FailureAction,
@@ -63,7 +63,7 @@ impl Override {
 
 impl Actions {
     /// The actions of a rule with this validation.
-    pub fn new(policy: &ClassicPolicy, validate: Option<&Validate>, lens: Lens) -> Self {
+    pub(crate) fn new(policy: &ClassicPolicy, validate: Option<&Validate>, lens: Lens) -> Self {
         let spec = &policy.spec;
         let webhook = spec.webhook.as_ref();
         let failure_policy = webhook
@@ -101,7 +101,7 @@ impl Actions {
     }
 
     /// What a status does to the requests of a cell.
-    pub fn effect<'p>(&'p self, status: Status, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> Effect {
+    pub(crate) fn effect<'p>(&'p self, status: Status, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> Effect {
         match status {
             Status::Fail if self.is_evaluated_in_time(cell, facts) && self.denies(facts) => Effect::Deny,
             Status::Error if self.is_evaluated_in_time(cell, facts) => {

@@ -36,7 +36,7 @@ use kyvtest_model::{
 
 /// Which object of the cluster is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectRef {
+pub(crate) struct ObjectRef {
     /// Group and version, as the rule writes them.
     pub api_version: String,
     pub kind: String,
@@ -47,7 +47,7 @@ pub struct ObjectRef {
 
 /// Why a call of the cluster's API failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClientError {
+pub(crate) enum ClientError {
     /// The object does not exist.
     NotFound(String),
     /// An object of this name exists.
@@ -60,7 +60,7 @@ pub enum ClientError {
 
 impl ClientError {
     /// The client's message.
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         match self {
             Self::NotFound(text) | Self::AlreadyExists(text) | Self::Other(text) | Self::Panic(text) => text,
         }
@@ -68,7 +68,7 @@ impl ClientError {
 }
 
 /// The cluster as generate rules read and write it.
-pub trait Client {
+pub(crate) trait Client {
     /// Returns one object.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl CompiledGeneration {
     ///
     /// # Panics
     /// If the lists are shorter than that of the rules.
-    pub fn start<'d>(
+    pub(crate) fn start<'d>(
         &'d self,
         input: &'d Input<'d>,
         first: &'d [Box<dyn Outside + 'd>],
@@ -143,7 +143,7 @@ impl CompiledGeneration {
 }
 
 /// The generate rules of a policy at work on one request. One JSON context serves all rules.
-pub struct Generation<'d> {
+pub(crate) struct Generation<'d> {
     policy: &'d CompiledGeneration,
     input: &'d Input<'d>,
     first: &'d [Box<dyn Outside + 'd>],
@@ -167,13 +167,13 @@ impl std::fmt::Debug for Generation<'_> {
 
 impl Generation<'_> {
     /// The object that the rules react to, as values of a suite may have changed it; null for DELETE.
-    pub fn trigger(&self) -> Document {
+    pub(crate) fn trigger(&self) -> Document {
         self.new.to_document()
     }
 
     /// Evaluates exceptions, matching and preconditions. Rules that neither the new nor the old object matches are absent.
     /// `namespace` is the one that exceptions see, which upstream reads once more from the cluster.
-    pub fn check(&mut self, exceptions: &[CompiledException], namespace: Option<&Namespace>) -> Vec<Checked> {
+    pub(crate) fn check(&mut self, exceptions: &[CompiledException], namespace: Option<&Namespace>) -> Vec<Checked> {
         let one = self.policy.policy.spec.applies_one_rule();
         let mut checked = Vec::new();
         for (index, rule) in self.policy.rules.iter().enumerate() {

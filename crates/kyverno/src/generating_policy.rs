@@ -30,7 +30,7 @@ use template::Template;
 
 /// A policy that is ready for evaluation.
 #[derive(Debug)]
-pub struct CompiledGeneratingPolicy {
+pub(crate) struct CompiledGeneratingPolicy {
     identity: Identity,
     constraints: Option<MatchConstraints>,
     env: Env,
@@ -68,12 +68,12 @@ impl From<RuleResponse> for Generated {
 
 impl CompiledGeneratingPolicy {
     /// The policy's identity. Its namespace is the one as written.
-    pub fn id(&self) -> &PolicyId {
+    pub(crate) fn id(&self) -> &PolicyId {
         &self.identity.id
     }
 
     /// Evaluates the policy on a request. `None` if it does not match; without constraints no request does.
-    pub fn evaluate(&self, input: &Input<'_>, placement: &Placement<'_>, host: &dyn Host) -> Option<Generated> {
+    pub(crate) fn evaluate(&self, input: &Input<'_>, placement: &Placement<'_>, host: &dyn Host) -> Option<Generated> {
         let constraints = self.constraints.as_ref()?;
         let cell = input.request.cell();
         let mut facts = input.cel_facts();

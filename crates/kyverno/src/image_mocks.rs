@@ -24,19 +24,19 @@ pub struct ImageMock {
     pub image: String,
     pub digest: Option<String>,
     /// Whose signatures are valid; `None` if that is not stated.
-    pub signatures: Option<Vec<Signer>>,
+    pub(crate) signatures: Option<Vec<Signer>>,
     /// All attestations; `None` if they are not stated.
-    pub attestations: Option<Vec<AttestationMock>>,
+    pub(crate) attestations: Option<Vec<AttestationMock>>,
 }
 
 /// An attestation of an image.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AttestationMock {
+pub(crate) struct AttestationMock {
     /// The predicate's type, or the artifact's.
     pub kind: String,
-    pub predicate: Data,
+    pub(crate) predicate: Data,
     /// Whose signatures are valid; `None` if they are those of the image.
-    pub signatures: Option<Vec<Signer>>,
+    pub(crate) signatures: Option<Vec<Signer>>,
 }
 
 impl ImageMock {
@@ -91,7 +91,7 @@ fn without_tag(pattern: &str) -> &str {
 }
 
 /// The first mock that is about a reference.
-pub fn find<'m>(mocks: &'m [ImageMock], reference: &str) -> Option<&'m ImageMock> {
+pub(crate) fn find<'m>(mocks: &'m [ImageMock], reference: &str) -> Option<&'m ImageMock> {
     mocks.iter().find(|mock| mock.is_about(reference))
 }
 

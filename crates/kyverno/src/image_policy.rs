@@ -24,7 +24,7 @@ use reference::References;
 
 /// A policy that is ready for evaluation.
 #[derive(Debug)]
-pub struct CompiledImagePolicy {
+pub(crate) struct CompiledImagePolicy {
     /// The policy's namespace; empty for one of the whole cluster.
     namespace: String,
     ignores_errors: bool,
@@ -81,7 +81,7 @@ struct DeclaredAttestation {
 
 /// What a policy is evaluated on.
 #[derive(Debug, Clone, Copy)]
-pub struct ImageInput<'v> {
+pub(crate) struct ImageInput<'v> {
     pub object: Value<'v>,
     /// `oldObject`, `request` and `namespaceObject`; `None` for a payload.
     pub request: Option<[Value<'v>; 3]>,
@@ -89,7 +89,7 @@ pub struct ImageInput<'v> {
 
 impl<'v> ImageInput<'v> {
     /// The input of a request.
-    pub fn of_request(input: &'v Input<'_>) -> Self {
+    pub(crate) fn of_request(input: &'v Input<'_>) -> Self {
         let [object, old_object, request, namespace] = input.policy().values();
         Self {
             object,

@@ -28,7 +28,7 @@ impl Layer {
 
 /// How numbers of the given objects look to CEL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Numbers {
+pub(crate) enum Numbers {
     /// As the API server decodes them: whole numbers are ints.
     Decoded,
     /// All doubles (`commands/test/test.go` `convertNumericValuesToFloat64`). `request.object` is not concerned: it is
@@ -68,24 +68,24 @@ pub struct Lens {
     /// Whether the match conditions count that a ClusterPolicy or Policy has for its webhook.
     pub webhook_conditions: bool,
     /// How numbers look.
-    pub numbers: Numbers,
+    pub(crate) numbers: Numbers,
     /// What is known of namespaces.
     pub namespaces: Namespaces,
     /// Whether objects get the kind and the namespace of the request, as the webhook sets them
     /// (`pkg/utils/admission/resource.go` `ConvertResource`).
-    pub converts_objects: bool,
+    pub(crate) converts_objects: bool,
     /// Whether classic rules see `request.resource` and `request.requestResource` filled.
-    pub request_resource: bool,
+    pub(crate) request_resource: bool,
     /// Whether a Namespace's own name is the namespace of requests about it.
-    pub namespace_of_namespaces: bool,
+    pub(crate) namespace_of_namespaces: bool,
     /// Whether a policy with admission switched off is left out.
-    pub admission_switch: bool,
+    pub(crate) admission_switch: bool,
     /// Whether a NamespacedValidatingPolicy is evaluated only in its own namespace.
-    pub namespaced_policies: bool,
+    pub(crate) namespaced_policies: bool,
     /// Whether every kind of parameters counts as cluster-wide, as the fake client of `kyverno test` has it.
-    pub cluster_wide_params: bool,
+    pub(crate) cluster_wide_params: bool,
     /// Whether the authorizer of expressions decides by RBAC objects.
-    pub rbac: bool,
+    pub(crate) rbac: bool,
 }
 
 impl Lens {
@@ -107,7 +107,7 @@ impl Lens {
     };
 
     /// The written rules of a policy in a cluster, regardless of its webhook.
-    pub const RULE: Self = Self {
+    pub(crate) const RULE: Self = Self {
         route: Route::Converted,
         configuration: false,
         autogen: false,

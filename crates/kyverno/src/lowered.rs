@@ -54,7 +54,7 @@ pub struct EngineResponse {
     /// The last part that was evaluated if no rule matches.
     pub part: Part,
     /// Whether violations warn the client.
-    pub warns: bool,
+    pub(crate) warns: bool,
     /// The evaluation trace, if the observer records one.
     pub trace: Vec<String>,
 }

@@ -19,7 +19,7 @@ use kyvtest_go_compat::value::{Data, Document};
 
 /// The `manifests` part of a rule, ready for evaluation.
 #[derive(Debug, Clone)]
-pub struct Manifests {
+pub(crate) struct Manifests {
     attestors: Vec<Data>,
     domain: String,
     ignore: IgnoreFields,
@@ -37,7 +37,7 @@ enum Decision {
 
 impl Manifests {
     /// Reads the part as a rule writes it.
-    pub fn read(block: &Document) -> Self {
+    pub(crate) fn read(block: &Document) -> Self {
         let block = Data::from(block.root());
         let text = |key: &str| block.get(key).and_then(Data::as_str).unwrap_or_default().to_owned();
         let domain = match text("annotationDomain") {
@@ -60,7 +60,7 @@ impl Manifests {
     ///
     /// # Errors
     /// If the verification cannot be done; holds the message.
-    pub fn verify(&self, object: &Data) -> Result<(bool, String), String> {
+    pub(crate) fn verify(&self, object: &Data) -> Result<(bool, String), String> {
         let mut messages = Vec::new();
         for (i, set) in self.attestors.iter().enumerate() {
             match self.verify_set(object, &AttestorSet::read(set), &format!(".attestors[{i}]")) {

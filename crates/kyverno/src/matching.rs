@@ -71,7 +71,11 @@ pub fn applies<'p>(selection: Selection<'p>, cell: &RequestClass<'_>, facts: &mu
 }
 
 /// The part that keeps the requests of a cell from a rule; `None` if it applies.
-pub fn mismatch<'p>(selection: Selection<'p>, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> Option<Part> {
+pub(crate) fn mismatch<'p>(
+    selection: Selection<'p>,
+    cell: &RequestClass<'_>,
+    facts: &mut impl Facts<'p>,
+) -> Option<Part> {
     if gate(selection, cell, facts).is_some() || !matched(selection.matches, cell, facts, &mut Quiet) {
         return Some(Part::Match);
     }

@@ -65,7 +65,7 @@ pub struct MutationReview {
 ///
 /// # Errors
 /// The server's error message.
-pub type Complete<'c> = &'c dyn Fn(&Document) -> Result<Document, String>;
+pub(crate) type Complete<'c> = &'c dyn Fn(&Document) -> Result<Document, String>;
 
 impl MutatingController {
     /// Returns a controller with these policies, and the policies that Kyverno rejects.

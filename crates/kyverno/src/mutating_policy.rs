@@ -83,7 +83,7 @@ impl CompiledMutatingPolicy {
     }
 
     /// Whether the policy changes other objects than that of the request.
-    pub fn has_targets(&self) -> bool {
+    pub(crate) fn has_targets(&self) -> bool {
         self.target_constraints.is_some()
     }
 

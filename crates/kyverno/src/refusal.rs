@@ -28,7 +28,7 @@ pub struct RuleReview {
     /// The policy's name as messages have it.
     pub policy: String,
     /// Whether it is a CEL policy, whose denial has another wording.
-    pub is_cel_policy: bool,
+    pub(crate) is_cel_policy: bool,
     pub response: RuleResponse,
     /// The objects that the rule generated.
     pub generated: Vec<Document>,
@@ -43,7 +43,7 @@ pub struct Refusal {
 
 impl Refusal {
     /// The denial that these responses cause; `None` if the request is admitted.
-    pub fn of(request: &Request, responses: &[RuleReview]) -> Option<Self> {
+    pub(crate) fn of(request: &Request, responses: &[RuleReview]) -> Option<Self> {
         let denies = |reviewed: &&RuleReview| reviewed.response.effect == Effect::Deny;
         let first = responses.iter().find(denies)?;
         let same: Vec<&RuleReview> = responses

@@ -18,7 +18,7 @@ pub struct RuleResponse {
     /// The exceptions that were applied, `namespace/name`.
     pub exceptions: Vec<String>,
     /// Texts for the report: audit annotations, and the place of the validation that failed.
-    pub properties: Vec<(String, String)>,
+    pub(crate) properties: Vec<(String, String)>,
     /// Whether upstream panics instead of answering.
     pub panics: bool,
     /// What it owes to a registry.
@@ -53,7 +53,7 @@ impl RuleResponse {
         }
     }
 
-    pub fn unsupported(rule: &str, what: Unsupported) -> Self {
+    pub(crate) fn unsupported(rule: &str, what: Unsupported) -> Self {
         let message = format!("{what}: {}", what.explanation());
         Self::new(rule, Status::Unsupported, message, Trace::of(Part::RuleType))
     }
@@ -67,7 +67,7 @@ impl RuleResponse {
     }
 
     /// Whether the rule decided: what ends a policy with `applyRules: One`.
-    pub fn applied(&self) -> bool {
+    pub(crate) fn applied(&self) -> bool {
         matches!(self.status, Status::Pass | Status::Fail)
     }
 
@@ -88,7 +88,7 @@ impl RuleResponse {
 /// What is recognised and not decided. Kyverno 1.19 refuses such policies, so that only callers which do not validate them
 /// meet it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Unsupported {
+pub(crate) enum Unsupported {
     /// `validate.assert`
     Assert,
     /// `validate` with nothing in it that decides.
@@ -96,7 +96,7 @@ pub enum Unsupported {
 }
 
 impl Unsupported {
-    pub const fn code(self) -> &'static str {
+    pub(crate) const fn code(self) -> &'static str {
         match self {
             Self::Assert => "unsupported-assert",
             Self::Empty => "unsupported-empty",

@@ -50,7 +50,7 @@ impl<B: RuleBody> PreparedRule<B> {
 
 /// A policy with rules of a kind, ready for evaluation.
 #[derive(Debug)]
-pub struct RuleSet<B> {
+pub(crate) struct RuleSet<B> {
     pub(crate) policy: Arc<ClassicPolicy>,
     pub(crate) key: String,
     pub(crate) rules: Vec<PreparedRule<B>>,
@@ -58,7 +58,7 @@ pub struct RuleSet<B> {
 
 impl<B: RuleBody> RuleSet<B> {
     /// Prepares a policy and the rules generated from it; `None` if it has no rule of the kind.
-    pub fn new(policy: &Arc<ClassicPolicy>) -> Option<Self> {
+    pub(crate) fn new(policy: &Arc<ClassicPolicy>) -> Option<Self> {
         let rules = all_rules(policy);
         let rules: Vec<_> = rules.iter().filter_map(|rule| PreparedRule::new(rule)).collect();
         (!rules.is_empty()).then(|| Self {
@@ -69,12 +69,12 @@ impl<B: RuleBody> RuleSet<B> {
     }
 
     /// The policy as it was read.
-    pub fn policy(&self) -> &Arc<ClassicPolicy> {
+    pub(crate) fn policy(&self) -> &Arc<ClassicPolicy> {
         &self.policy
     }
 
     /// The rules, in order.
-    pub fn rules(&self) -> &[PreparedRule<B>] {
+    pub(crate) fn rules(&self) -> &[PreparedRule<B>] {
         &self.rules
     }
 

@@ -35,7 +35,7 @@ impl Stages {
     /// Those of a rule of a ClusterPolicy or Policy.
     pub(crate) const CLASSIC: Self = Self(&[Stage::Preconditions, Stage::Exceptions, Stage::Check]);
     /// Those of a ValidatingPolicy.
-    pub const CEL: Self = Self(&[Stage::Exceptions, Stage::Conditions, Stage::Check]);
+    pub(crate) const CEL: Self = Self(&[Stage::Exceptions, Stage::Conditions, Stage::Check]);
     const INVALID: Self = Self(&[Stage::InvalidSelector]);
     const NONE: Self = Self(&[]);
 
@@ -76,7 +76,7 @@ pub struct Step<'p> {
     /// Its index among the rules for the kind of the request, or among the policies that autogen makes.
     pub number: usize,
     /// Whether it is evaluated.
-    pub selected: Selected<'p>,
+    pub(crate) selected: Selected<'p>,
     /// The exceptions of kyverno.io that match; their conditions are still to be evaluated.
     pub exceptions: Vec<&'p CompiledException>,
     /// What a violation does.
@@ -162,13 +162,13 @@ pub struct Selection<'p, R> {
     /// The requests that the webhook lists.
     pub delivered: R,
     /// The requests that the policy looks at.
-    pub open: R,
+    pub(crate) open: R,
     /// What keeps all rules out, if something does.
-    pub closed: Option<Part>,
+    pub(crate) closed: Option<Part>,
     /// Whether Kyverno evaluates the conditions of the webhook a second time.
-    pub evaluates_again: bool,
+    pub(crate) evaluates_again: bool,
     /// Whether the first rule that applies is the last: `applyRules: One`.
-    pub only_one: bool,
+    pub(crate) only_one: bool,
     /// The rules in order, each with the requests that it is evaluated on.
     pub steps: Vec<(Step<'p>, R)>,
 }

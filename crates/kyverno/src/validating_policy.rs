@@ -49,7 +49,7 @@ pub struct CompiledValidatingPolicy {
 
 /// The result of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PolicyResult {
+pub(crate) enum PolicyResult {
     /// It does not match, because of this part.
     NoMatch(Part),
     /// The policy is evaluated.
@@ -68,12 +68,12 @@ impl CompiledValidatingPolicy {
     }
 
     /// What violations mean.
-    pub fn actions(&self) -> &[ValidationAction] {
+    pub(crate) fn actions(&self) -> &[ValidationAction] {
         &self.actions
     }
 
     /// Whether its violations count: without that they are warnings in reports.
-    pub fn is_scored(&self) -> bool {
+    pub(crate) fn is_scored(&self) -> bool {
         self.scored
     }
 
@@ -137,7 +137,7 @@ impl CompiledValidatingPolicy {
     }
 
     /// Answers a request.
-    pub fn decide(&self, input: &Input<'_>, host: &dyn Host) -> PolicyResult {
+    pub(crate) fn decide(&self, input: &Input<'_>, host: &dyn Host) -> PolicyResult {
         let step = self.select(0, &input.request.cell(), &mut input.cel_facts(), input.lens);
         self.respond(&step, input, host)
     }

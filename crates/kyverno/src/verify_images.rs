@@ -36,7 +36,7 @@ use kyvtest_model::{
 
 /// Why a registry lookup or verification failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RegistryError {
+pub(crate) enum RegistryError {
     /// The network fails: the rule has an error.
     Network(String),
     /// The registry or verifier rejects the image: the rule fails.
@@ -45,26 +45,26 @@ pub enum RegistryError {
 
 /// What a verifier looks for.
 #[derive(Debug, Clone, Copy)]
-pub struct Verification<'v> {
+pub(crate) struct Verification<'v> {
     pub image: &'v str,
     /// The entry of a set of attestors; empty if anyone may vouch.
-    pub attestor: &'v Data,
+    pub(crate) attestor: &'v Data,
     /// What the signature must be annotated with.
     pub annotations: Option<&'v Data>,
     /// Whether the signature is a Sigstore bundle.
-    pub bundle: bool,
+    pub(crate) bundle: bool,
 }
 
 /// The signed statements about an image, each with its type and its predicate.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Statements {
+pub(crate) struct Statements {
     /// The digest, if the verifier finds it; it does in Sigstore bundles.
     pub digest: String,
     pub list: Vec<(String, Data)>,
 }
 
 /// What registries know of images.
-pub trait ImageRegistry {
+pub(crate) trait ImageRegistry {
     /// The digest of an image.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ pub trait ImageRegistry {
 
 /// The type of a result, which upstream does not choose uniformly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ImageRuleType {
+pub(crate) enum ImageRuleType {
     Mutation,
     Validation,
     ImageVerify,
@@ -99,9 +99,9 @@ pub enum ImageRuleType {
 
 /// An image that gets its digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImagePatch {
+pub(crate) struct ImagePatch {
     /// The keys and numbers that lead to the image.
-    pub pointer: Vec<String>,
+    pub(crate) pointer: Vec<String>,
     /// The image with its digest.
     pub image: String,
 }
@@ -115,15 +115,15 @@ impl ImagePatch {
 
 /// What the verification of a request's images came up with.
 #[derive(Debug, Clone, Default)]
-pub struct Verified {
-    pub results: Vec<ImageResult>,
+pub(crate) struct Verified {
+    pub(crate) results: Vec<ImageResult>,
     pub metadata: Metadata,
-    pub patches: Vec<ImagePatch>,
+    pub(crate) patches: Vec<ImagePatch>,
 }
 
 impl Verified {
     /// The object with the digests of its images and with the annotations; `None` if it does not change.
-    pub fn patched(&self, object: &Data) -> Option<Data> {
+    pub(crate) fn patched(&self, object: &Data) -> Option<Data> {
         if self.patches.is_empty() && self.metadata.is_empty() {
             return None;
         }
@@ -162,7 +162,7 @@ pub(crate) type CompiledImageRules = RuleSet<ImageBody>;
 
 /// The `verifyImages` block of a rule.
 #[derive(Debug)]
-pub struct ImageBody {
+pub(crate) struct ImageBody {
     extractors: Option<Extractors>,
     /// The entries of `verifyImages`.
     verify: Vec<Data>,
@@ -215,7 +215,7 @@ impl ImageRule {
 
 impl CompiledImageRules {
     /// Whether a rule checks digests or verified images.
-    pub fn has_checks(&self) -> bool {
+    pub(crate) fn has_checks(&self) -> bool {
         self.rules.iter().any(ImageRule::has_checks)
     }
 
@@ -223,7 +223,7 @@ impl CompiledImageRules {
     ///
     /// # Errors
     /// What upstream panics about.
-    pub fn verify(
+    pub(crate) fn verify(
         &self,
         input: &Input<'_>,
         exceptions: &[CompiledException],
@@ -253,7 +253,7 @@ impl CompiledImageRules {
     ///
     /// # Errors
     /// What upstream panics about.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         input: &Input<'_>,
         exceptions: &[CompiledException],

@@ -180,7 +180,7 @@ pub enum Delivery<'d> {
 
 impl<'d> Delivery<'d> {
     /// Returns the request as Kyverno gets it, if it gets it.
-    pub fn of(self, request: &Request) -> Option<Cow<'_, Request>> {
+    pub(crate) fn of(self, request: &Request) -> Option<Cow<'_, Request>> {
         match self {
             Self::None => None,
             Self::AsIs => Some(Cow::Borrowed(request)),
@@ -240,7 +240,7 @@ impl Webhook {
     }
 
     /// Evaluates the match conditions on a request that the webhook lists.
-    pub fn call(&self, input: &Input<'_>, host: &dyn Host) -> Call {
+    pub(crate) fn call(&self, input: &Input<'_>, host: &dyn Host) -> Call {
         let Some(conditions) = &self.conditions else {
             return Call::Made;
         };

@@ -64,7 +64,7 @@ impl Expr {
     }
 
     /// An integer literal.
-    pub fn int(value: i64) -> Self {
+    pub(crate) fn int(value: i64) -> Self {
         Self::primary(value.to_string())
     }
 
@@ -80,7 +80,7 @@ impl Expr {
     }
 
     /// Whether this is the constant `true` (`false`).
-    pub fn is_bool(&self, value: bool) -> bool {
+    pub(crate) fn is_bool(&self, value: bool) -> bool {
         self.text == if value { "true" } else { "false" }
     }
 
@@ -107,12 +107,12 @@ impl Expr {
     }
 
     /// `self[?index]`: absent where the index is out of range.
-    pub fn optional_index(&self, index: &Self) -> Self {
+    pub(crate) fn optional_index(&self, index: &Self) -> Self {
         Self::primary(format!("{}[?{}]", self.at(Level::Postfix), index.text))
     }
 
     /// `self.method(args)`; macros such as `all` take the variable as their first argument.
-    pub fn call(&self, method: &str, args: impl IntoIterator<Item = Self>) -> Self {
+    pub(crate) fn call(&self, method: &str, args: impl IntoIterator<Item = Self>) -> Self {
         let args: Vec<Self> = args.into_iter().collect();
         if let Some(fused) = self.fused(method, &args) {
             return fused;
@@ -130,12 +130,12 @@ impl Expr {
     }
 
     /// `has(self)`.
-    pub fn has(&self) -> Self {
+    pub(crate) fn has(&self) -> Self {
         Self::primary(format!("has({})", self.text))
     }
 
     /// `!self`; the negation of a negation is what was negated.
-    pub fn negate(&self) -> Self {
+    pub(crate) fn negate(&self) -> Self {
         if self.is_bool(true) || self.is_bool(false) {
             return Self::bool(self.is_bool(false));
         }
@@ -160,7 +160,7 @@ impl Expr {
     }
 
     /// The negation, with the opposite relation in place of a `!` in front: `a != b`.
-    pub fn negated_relation(&self) -> Self {
+    pub(crate) fn negated_relation(&self) -> Self {
         match &self.opposite {
             Some(opposite) => Self {
                 text: opposite.clone(),
@@ -180,7 +180,7 @@ impl Expr {
     }
 
     /// The expression as one whose type is known to be `bool`, which match conditions must be: a field may be anything.
-    pub fn as_bool(&self) -> Self {
+    pub(crate) fn as_bool(&self) -> Self {
         let is_path = !self.text.contains('(') && !self.is_bool(true) && !self.is_bool(false);
         let is_default = [".orValue(false)", ".orValue(true)"]
             .iter()
@@ -199,7 +199,7 @@ impl Expr {
     }
 
     /// `self == other`, and the other relations: `!=`, `<`, `<=`, `>`, `>=`, `in`.
-    pub fn relation(&self, operator: &str, other: &Self) -> Self {
+    pub(crate) fn relation(&self, operator: &str, other: &Self) -> Self {
         if let Some(exists) = self.counted(operator, other) {
             return exists;
         }
@@ -225,7 +225,7 @@ impl Expr {
     }
 
     /// `self + other` and `self - other`.
-    pub fn sum(&self, operator: &str, other: &Self) -> Self {
+    pub(crate) fn sum(&self, operator: &str, other: &Self) -> Self {
         Self {
             text: format!("{} {operator} {}", self.at(Level::Sum), other.at(Level::Product)),
             level: Level::Sum,
@@ -235,7 +235,7 @@ impl Expr {
     }
 
     /// `self * other`, `self / other` and `self % other`.
-    pub fn product(&self, operator: &str, other: &Self) -> Self {
+    pub(crate) fn product(&self, operator: &str, other: &Self) -> Self {
         Self {
             text: format!("{} {operator} {}", self.at(Level::Product), other.at(Level::Unary)),
             level: Level::Product,
@@ -255,7 +255,7 @@ impl Expr {
     }
 
     /// `self ? yes : no`.
-    pub fn choose(&self, yes: &Self, no: &Self) -> Self {
+    pub(crate) fn choose(&self, yes: &Self, no: &Self) -> Self {
         Self {
             text: format!("{} ? {} : {}", self.at(Level::Or), yes.at(Level::Or), no.text),
             level: Level::Conditional,
@@ -265,7 +265,7 @@ impl Expr {
     }
 
     /// The expression as it is written in a policy.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 

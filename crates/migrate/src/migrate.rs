@@ -116,7 +116,7 @@ pub struct MigratedRule {
     pub objects: Vec<Json>,
     /// For each of these policies, the variants of the rule that it covers: empty for the rule as it is written,
     /// `controllers` and `cronjobs` for those that Kyverno generates.
-    pub variants: Vec<Vec<&'static str>>,
+    pub(crate) variants: Vec<Vec<&'static str>>,
     /// A translation that is not written because it decides a request differently.
     pub rejected: Vec<Json>,
     /// The request that the translation decides differently: the reason why it is not written, or what
@@ -126,7 +126,7 @@ pub struct MigratedRule {
     pub notes: Vec<String>,
     /// Whether the rule is a `validate.cel` rule: Kyverno reports an expression that cannot be evaluated as a violation there, and
     /// as an error in a ValidatingPolicy.
-    pub in_cel: bool,
+    pub(crate) in_cel: bool,
 }
 
 /// A policy and what became of it.

@@ -77,7 +77,7 @@ impl Refusal {
     }
 
     /// Adds the place, unless a more exact one is there.
-    pub fn at(mut self, span: Span) -> Self {
+    pub(crate) fn at(mut self, span: Span) -> Self {
         self.span.get_or_insert(span);
         self
     }

@@ -39,7 +39,7 @@ pub struct Scope {
 
 impl Scope {
     /// Says which kinds are under review, each with its API version: their schemas say which fields are always present.
-    pub fn set_kinds(&mut self, kinds: Vec<(String, String)>) {
+    pub(crate) fn set_kinds(&mut self, kinds: Vec<(String, String)>) {
         self.kinds = kinds;
     }
 
@@ -76,7 +76,7 @@ impl Scope {
     }
 
     /// What a name refers to.
-    pub fn get(&self, name: &str) -> Option<&Subject> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Subject> {
         self.names
             .iter()
             .rev()
@@ -139,7 +139,7 @@ impl Scope {
 
     /// A scope with one more loop, and the name of its variable. `hint` is a word for the elements (`container`); elements of a
     /// second list of the same kind are others (`otherContainer`).
-    pub fn enter(&self, hint: &str) -> (Self, String) {
+    pub(crate) fn enter(&self, hint: &str) -> (Self, String) {
         let is_free = |name: &String| !self.loops.contains(name);
         let (first, rest) = hint.split_at(hint.len().min(1));
         let prefixed = |prefix: &str| format!("{prefix}{}{rest}", first.to_ascii_uppercase());

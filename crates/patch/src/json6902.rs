@@ -34,13 +34,13 @@ pub enum Version {
 pub struct Options {
     pub version: Version,
     /// Count negative indices from the end of a list.
-    pub negative_indices: bool,
+    pub(crate) negative_indices: bool,
     /// Ignore a `remove` of something that is missing. V5 only.
-    pub allow_missing_path_on_remove: bool,
+    pub(crate) allow_missing_path_on_remove: bool,
     /// Create missing parents on `add`. V5 only.
-    pub ensure_path_exists_on_add: bool,
+    pub(crate) ensure_path_exists_on_add: bool,
     /// Escape `<`, `>` and `&` in the parts that are written anew.
-    pub escape_html: bool,
+    pub(crate) escape_html: bool,
 }
 
 impl Options {

@@ -19,7 +19,7 @@ pub struct Calls {
 
 impl Calls {
     /// Whether nothing is answered.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.globals.is_empty() && self.services.is_empty()
     }
 

@@ -13,7 +13,7 @@ use kyvtest_model::kube::{Atom, Facts, GroupVersionKind, Operation, Pairs, Patte
 
 /// The result of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tri {
+pub(crate) enum Tri {
     /// It does not hold.
     False,
     /// It cannot be evaluated.
@@ -24,7 +24,7 @@ pub enum Tri {
 
 /// The kind of policy that an expression belongs to: they see different requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reader {
+pub(crate) enum Reader {
     /// A classic rule of Kyverno's.
     Classic,
     /// A ValidatingPolicy.
@@ -35,7 +35,7 @@ pub enum Reader {
 
 /// A condition of the decidable fragment.
 #[derive(Debug, Clone)]
-pub struct Condition {
+pub(crate) struct Condition {
     reader: Reader,
     node: Node,
 }
@@ -114,7 +114,7 @@ impl Wanted {
 
 impl Condition {
     /// Reads a condition; `None` if it is outside the decidable fragment.
-    pub fn read(text: &str, reader: Reader) -> Option<Self> {
+    pub(crate) fn read(text: &str, reader: Reader) -> Option<Self> {
         let ast = parse(text, &Profile::kubernetes().syntax).ok()?;
         let node = node(&ast, ast.root(), 0)?;
         Some(Self { reader, node })
@@ -122,7 +122,7 @@ impl Condition {
 
     /// Evaluates the condition on a request class. `requested` is the requested resource, which is not the class's
     /// own if the request was converted.
-    pub fn ask<'p>(&'p self, cell: &RequestClass<'_>, requested: &Resource, facts: &mut impl Facts<'p>) -> Tri {
+    pub(crate) fn ask<'p>(&'p self, cell: &RequestClass<'_>, requested: &Resource, facts: &mut impl Facts<'p>) -> Tri {
         Asking {
             reader: self.reader,
             cell,

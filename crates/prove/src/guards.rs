@@ -48,7 +48,7 @@ pub struct Reads {
 
 /// Which sides let errors pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ignoring {
+pub(crate) struct Ignoring {
     /// Kyverno, in match conditions only: a validation that errs is a violation whatever the failure policy says.
     pub kyverno: bool,
     /// The native policies, everywhere.
@@ -60,7 +60,7 @@ const ALIKE: [&str; 6] = ["operation", "userInfo", "name", "namespace", "object"
 
 impl Reads {
     /// Of a body, read by Kyverno and by an API server.
-    pub fn of(body: &LoweredRule, kyverno: &Profile, kube: &Profile) -> Self {
+    pub(crate) fn of(body: &LoweredRule, kyverno: &Profile, kube: &Profile) -> Self {
         let mut reads = Self {
             dialect: dialect::broken(body, kyverno, kube),
             annotations: !body.annotations.is_empty(),
@@ -140,7 +140,7 @@ impl Reads {
     }
 
     /// Whether the result is the same for every request of a class: nothing that varies is read.
-    pub fn is_constant(&self, cell: &RequestClass<'_>) -> bool {
+    pub(crate) fn is_constant(&self, cell: &RequestClass<'_>) -> bool {
         let absent = |root: &str| match root {
             "object" => cell.operation == Operation::Delete,
             "oldObject" => matches!(cell.operation, Operation::Create | Operation::Connect),
@@ -150,7 +150,7 @@ impl Reads {
     }
 
     /// Whether the version in which objects are seen may matter.
-    pub fn reads_version(&self) -> bool {
+    pub(crate) fn reads_version(&self) -> bool {
         let of_request = ["kind", "resource", "object", "oldObject", "*"];
         self.opaque.is_some()
             || ["object", "oldObject"].iter().any(|root| self.roots.contains(*root))
@@ -172,7 +172,7 @@ impl Reads {
 
     /// Returns the first guard that does not hold on a request class: its name and what it is about. `floats` says that the
     /// two sides may see different numbers in the objects of the class.
-    pub fn broken(
+    pub(crate) fn broken(
         &self,
         reader: Reader,
         ignoring: Ignoring,

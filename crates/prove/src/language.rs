@@ -34,7 +34,7 @@ pub enum Base {
 
 /// What a search found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SearchResult {
+pub(crate) enum SearchResult {
     /// There is no member.
     No,
     /// A shortest member.
@@ -116,7 +116,7 @@ impl Base {
     }
 
     /// Whether a text is in the language.
-    pub fn contains(self, text: &str) -> bool {
+    pub(crate) fn contains(self, text: &str) -> bool {
         let mut state = Some(0);
         let mut length = 0;
         for c in text.chars() {
@@ -238,7 +238,7 @@ fn alphabet(chains: &[Chain]) -> Vec<char> {
 }
 
 /// A shortest text of a base that has all patterns of `positive` and none of `negative`.
-pub fn shortest(base: Base, positive: &[Pattern<'_>], negative: &[Pattern<'_>]) -> SearchResult {
+pub(crate) fn shortest(base: Base, positive: &[Pattern<'_>], negative: &[Pattern<'_>]) -> SearchResult {
     let exact = positive.iter().find_map(|pattern| match pattern {
         Pattern::Exact(text) => Some(*text),
         _ => None,

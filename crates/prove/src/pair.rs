@@ -81,10 +81,10 @@ pub struct NotConvertible {
 }
 
 /// The code of a policy that is written for JSON payloads.
-pub const JSON_MODE: &str = "json-mode";
+pub(crate) const JSON_MODE: &str = "json-mode";
 
 /// The code of a native policy that the API server rejects.
-pub const VAP_INVALID: &str = "vap-invalid";
+pub(crate) const VAP_INVALID: &str = "vap-invalid";
 
 /// A policy and its native counterpart.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ pub struct Region {
     /// The resources and operations.
     pub cells: Vec<String>,
     /// What else their requests have in common.
-    pub answers: Vec<OwnedLiteral>,
+    pub(crate) answers: Vec<OwnedLiteral>,
     /// One of the requests.
     pub witness: Replayed,
 }

@@ -125,7 +125,7 @@ impl<'d> Engines<'d> {
     ///
     /// # Errors
     /// Why Kyverno refuses the policy.
-    pub fn for_profile(
+    pub(crate) fn for_profile(
         original: &Policy,
         exceptions: Exceptions<'_>,
         target: &Target,
@@ -161,20 +161,20 @@ impl<'d> Engines<'d> {
 
     /// The same with another preference for the objects of witnesses.
     #[must_use]
-    pub fn with_data(mut self, data: Data) -> Self {
+    pub(crate) fn with_data(mut self, data: Data) -> Self {
         self.data = data;
         self
     }
 
     /// The same, with warnings to the client as part of the comparison.
     #[must_use]
-    pub fn with_warnings(mut self, warnings: bool) -> Self {
+    pub(crate) fn with_warnings(mut self, warnings: bool) -> Self {
         self.warnings = warnings;
         self
     }
 
     /// Why the API server rejects the webhook that Kyverno registers for the policy.
-    pub fn registration_problem(&self) -> Option<&str> {
+    pub(crate) fn registration_problem(&self) -> Option<&str> {
         self.controller.registration_problem()
     }
 
@@ -233,12 +233,12 @@ impl<'d> Engines<'d> {
 
     /// Whether the difference shows in a cluster: an API server accepts the objects, and what admission then sees is decided
     /// differently in the same way. Always, if witnesses have objects as written.
-    pub fn shows_in_cluster(&self, found: &Replayed) -> bool {
+    pub(crate) fn shows_in_cluster(&self, found: &Replayed) -> bool {
         self.data == Data::Raw || self.hidden_in_cluster(found).is_none()
     }
 
     /// Notes why a cluster does not show the difference, see [`Replayed::raw_reason`].
-    pub fn note_data(&self, found: &mut Replayed) {
+    pub(crate) fn note_data(&self, found: &mut Replayed) {
         found.raw = self.hidden_in_cluster(found);
     }
 
@@ -257,7 +257,7 @@ impl<'d> Engines<'d> {
     }
 
     /// Asks both; `None` if they do not differ at all.
-    pub fn replay_texts(&self, scenario: Scenario) -> Option<Replayed> {
+    pub(crate) fn replay_texts(&self, scenario: Scenario) -> Option<Replayed> {
         let (kyverno, native) = self.ask(&scenario);
         let warned = if self.warnings {
             self.warned(&scenario)

@@ -119,7 +119,7 @@ impl Server {
     }
 
     /// Whether the server has a schema for a kind; objects of other kinds stay as they are.
-    pub fn knows(&self, api_version: &str, kind: &str) -> bool {
+    pub(crate) fn knows(&self, api_version: &str, kind: &str) -> bool {
         let defines = |definition: &Arc<Document>| {
             let text = |path: &[&str]| definition.root().at(path).and_then(Value::as_str);
             text(&["spec", "names", "kind"]) == Some(kind)
@@ -230,7 +230,7 @@ impl Server {
     ///
     /// # Errors
     /// The refusal of a plugin.
-    pub fn reinvoke(&self, request: &Request, object: &Document) -> Result<Document, Refused> {
+    pub(crate) fn reinvoke(&self, request: &Request, object: &Document) -> Result<Document, Refused> {
         kyvtest_apiserver::rerun_plugins(request, object, &self.cluster)
     }
 

@@ -26,7 +26,7 @@ enum Which {
 }
 
 /// A smallest request around a difference. One that shows in a cluster stays so.
-pub fn shrink(engines: &Engines<'_>, found: Replayed) -> Replayed {
+pub(crate) fn shrink(engines: &Engines<'_>, found: Replayed) -> Replayed {
     let real = engines.shows_in_cluster(&found);
     let class = found.class();
     shrunk(found, Replayed::scenario, &mut |tried| {

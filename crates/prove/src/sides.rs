@@ -35,7 +35,7 @@ use kyvtest_model::{
 
 /// Expressions that decide, their match conditions aside.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LoweredRule {
+pub(crate) struct LoweredRule {
     /// Match conditions that are the same on both sides.
     pub conditions: Vec<String>,
     /// Named values.
@@ -47,7 +47,7 @@ pub struct LoweredRule {
     /// The parameters.
     pub params: Option<String>,
     /// What is in it that is not CEL.
-    pub opaque: Option<&'static str>,
+    pub(crate) opaque: Option<&'static str>,
 }
 
 impl LoweredRule {
@@ -59,10 +59,10 @@ impl LoweredRule {
 }
 
 /// The index of a rule that cannot be evaluated at all.
-pub const BROKEN: usize = usize::MAX;
+pub(crate) const BROKEN: usize = usize::MAX;
 
 /// The rules whose expressions are evaluated, each with the effect of a violation; sorted.
-pub type SelectedRules = Vec<(usize, Effect)>;
+pub(crate) type SelectedRules = Vec<(usize, Effect)>;
 
 /// What each side selects on a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,9 +119,9 @@ struct Native {
 #[derive(Debug)]
 pub struct LoweredSides {
     /// All expressions.
-    pub bodies: Vec<LoweredRule>,
+    pub(crate) bodies: Vec<LoweredRule>,
     /// What is not exact about the match part.
-    pub inexact: Vec<String>,
+    pub(crate) inexact: Vec<String>,
     controller: Controller,
     kyverno: Kyverno,
     called: Called,
@@ -226,7 +226,7 @@ impl LoweredSides {
 
     /// Whether the two sides see the objects of a request class in different versions: Kyverno registers its rules sorted,
     /// a native policy takes them as written.
-    pub fn converts_differently(
+    pub(crate) fn converts_differently(
         &self,
         cell: &RequestClass<'_>,
         equivalents: &[&Resource],

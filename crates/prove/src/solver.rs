@@ -12,7 +12,7 @@ use super::{
 use kyvtest_model::kube::{Atom, Pattern};
 
 /// A question with its answer.
-pub type Literal<'p> = (Atom<'p>, bool);
+pub(crate) type Literal<'p> = (Atom<'p>, bool);
 
 /// What a group of questions can be answered with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Solver<'p> {
 
 /// What a group of questions is about, and where its answers come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Domain {
+pub(crate) enum Domain {
     /// A text of a language.
     Text(Base),
     /// A map.
@@ -55,7 +55,7 @@ pub enum Domain {
 
 /// Whether answers can be given together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Possible {
+pub(crate) enum Possible {
     /// They cannot.
     No,
     /// They can.
@@ -82,7 +82,7 @@ pub struct MapBase<'r> {
     /// The language of values.
     pub value: Base,
     /// A key that is spoken for elsewhere.
-    pub reserved: Option<&'r str>,
+    pub(crate) reserved: Option<&'r str>,
 }
 
 /// A key in the making.
@@ -105,7 +105,7 @@ struct MapQuestions<'p> {
 
 impl<'p> Solver<'p> {
     /// Whether these answers of one group can be given together. The cells of a universe ask the same again and again.
-    pub fn possible(&mut self, domain: Domain, literals: &[Literal<'p>]) -> Possible {
+    pub(crate) fn possible(&mut self, domain: Domain, literals: &[Literal<'p>]) -> Possible {
         if let Some(known) = self.possible.get(&domain).and_then(|known| known.get(literals)) {
             return *known;
         }
@@ -122,7 +122,7 @@ impl<'p> Solver<'p> {
     }
 
     /// A shortest text with these answers to questions about it.
-    pub fn text_of(&mut self, base: Base, literals: &[Literal<'p>]) -> Model<String> {
+    pub(crate) fn text_of(&mut self, base: Base, literals: &[Literal<'p>]) -> Model<String> {
         let of = |wanted: bool| -> Vec<Pattern<'p>> {
             let literals = literals.iter().filter(|(_, holds)| *holds == wanted);
             literals

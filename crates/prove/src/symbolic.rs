@@ -61,14 +61,14 @@ pub enum Incomplete {
 #[derive(Debug, Clone)]
 pub struct Path<'p, T> {
     /// The questions with their answers, those left out that follow from others.
-    pub literals: Vec<Literal<'p>>,
+    pub(crate) literals: Vec<Literal<'p>>,
     /// What came of it.
     pub outcome: T,
 }
 
 /// The variables of a request in a cell.
 #[derive(Debug, Clone, Copy)]
-pub struct Variables {
+pub(crate) struct Variables {
     operation: Operation,
     collection: bool,
     namespaced: bool,
@@ -104,7 +104,7 @@ pub enum Group {
 
 impl Variables {
     /// Of a cell.
-    pub fn new(cell: &RequestClass<'_>) -> Self {
+    pub(crate) fn new(cell: &RequestClass<'_>) -> Self {
         let resource = cell.resource;
         let is_namespace = resource.group.is_empty() && resource.object_kind.kind == "Namespace";
         let is_review = resource.reaches_webhooks() && !resource.reaches_native_policies();
@@ -129,7 +129,7 @@ impl Variables {
     }
 
     /// The language of a text.
-    pub fn text(self, text: Text) -> Base {
+    pub(crate) fn text(self, text: Text) -> Base {
         match text {
             Text::Name | Text::BareName | Text::RequestName | Text::GenerateName => self.name,
             Text::Namespace => Base::DnsLabel,
@@ -138,7 +138,7 @@ impl Variables {
     }
 
     /// The languages of a map.
-    pub fn map(self, pairs: Pairs) -> MapBase<'static> {
+    pub(crate) fn map(self, pairs: Pairs) -> MapBase<'static> {
         match pairs {
             Pairs::NewLabels | Pairs::OldLabels | Pairs::NamespaceLabels => MapBase {
                 key: Base::LabelKey,
@@ -155,7 +155,7 @@ impl Variables {
     }
 
     /// The text that the name label of a map is.
-    pub fn alias(self, pairs: Pairs) -> Option<Text> {
+    pub(crate) fn alias(self, pairs: Pairs) -> Option<Text> {
         match pairs {
             Pairs::NamespaceLabels if self.is_namespace => Some(Text::Name),
             Pairs::NamespaceLabels => Some(Text::Namespace),
@@ -252,7 +252,7 @@ pub fn group(atom: Atom<'_>) -> Group {
 }
 
 /// The literals of a group.
-pub fn of_group<'p>(literals: &[Literal<'p>], wanted: Group) -> Vec<Literal<'p>> {
+pub(crate) fn of_group<'p>(literals: &[Literal<'p>], wanted: Group) -> Vec<Literal<'p>> {
     literals
         .iter()
         .filter(|(atom, _)| group(*atom) == wanted)
@@ -294,7 +294,7 @@ pub struct Symbolic<'s, 'p> {
 
 impl<'s, 'p> Symbolic<'s, 'p> {
     /// Facts about all requests of a cell; nothing is answered yet.
-    pub fn new(solver: &'s mut Solver<'p>, cell: &RequestClass<'_>) -> Self {
+    pub(crate) fn new(solver: &'s mut Solver<'p>, cell: &RequestClass<'_>) -> Self {
         let Scratch {
             trail,
             answers,

@@ -17,7 +17,7 @@ use kyvtest_model::kube::{
 
 /// The data of a path.
 #[derive(Debug, Clone)]
-pub struct Witness {
+pub(crate) struct Witness {
     name: String,
     request_name: String,
     namespace: String,
@@ -46,7 +46,7 @@ pub struct Scenario {
 
 impl Witness {
     /// The data of a path; `None` if the solver has none, which would be a bug.
-    pub fn new<'p>(solver: &mut Solver<'p>, cell: &RequestClass<'_>, literals: &[Literal<'p>]) -> Option<Self> {
+    pub(crate) fn new<'p>(solver: &mut Solver<'p>, cell: &RequestClass<'_>, literals: &[Literal<'p>]) -> Option<Self> {
         let variables = Variables::new(cell);
         let mut text = |text: Text, usual: &str| -> Option<String> {
             let own = of_group(literals, Group::Text(text));
@@ -124,7 +124,7 @@ impl Witness {
 
     /// The same with more labels and annotations, on all objects that have them.
     #[must_use]
-    pub fn with_labels(&self, labels: &[(String, String)]) -> Self {
+    pub(crate) fn with_labels(&self, labels: &[(String, String)]) -> Self {
         let mut witness = self.clone();
         for map in [
             &mut witness.new_labels,
@@ -145,7 +145,7 @@ impl Witness {
 
     /// The same with other names; `None` keeps the one that there is.
     #[must_use]
-    pub fn with_names(&self, name: Option<&str>, namespace: Option<&str>, username: Option<&str>) -> Self {
+    pub(crate) fn with_names(&self, name: Option<&str>, namespace: Option<&str>, username: Option<&str>) -> Self {
         let mut witness = self.clone();
         if let Some(name) = name {
             name.clone_into(&mut witness.name);
@@ -158,19 +158,6 @@ impl Witness {
             username.clone_into(&mut witness.user.username);
         }
         witness
-    }
-
-    /// How odd it is: shorter is better.
-    pub fn size(&self) -> usize {
-        let maps = [
-            &self.new_labels,
-            &self.old_labels,
-            &self.namespace_labels,
-            &self.new_annotations,
-            &self.old_annotations,
-        ];
-        let entries: usize = maps.iter().map(|map| map.len()).sum();
-        self.name.len() + self.namespace.len() + self.user.username.len() + 8 * entries + self.roles.len()
     }
 
     fn object(
@@ -216,7 +203,7 @@ impl Witness {
     }
 
     /// The request with these objects, whose metadata come from the path.
-    pub fn scenario(&self, cell: &RequestClass<'_>, new: &Json, old: &Json) -> Scenario {
+    pub(crate) fn scenario(&self, cell: &RequestClass<'_>, new: &Json, old: &Json) -> Scenario {
         let has_new = cell.operation != Operation::Delete;
         let has_old = matches!(cell.operation, Operation::Update | Operation::Delete);
         let namespace = if is_namespace(cell) {

@@ -31,7 +31,7 @@ pub(crate) fn declare_bindings(library: &mut Library) {
 }
 
 /// A map with further entries; a key that already exists is an error.
-pub fn insert<'a>(
+pub(crate) fn insert<'a>(
     context: &Context<'a>,
     map: Val<'a>,
     entries: impl IntoIterator<Item = (Val<'a>, Val<'a>)>,

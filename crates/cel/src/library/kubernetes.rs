@@ -19,7 +19,7 @@ pub mod structs;
 mod url;
 
 /// Adds the libraries that an environment has.
-pub fn declare(library: &mut Library, libraries: &Libraries) {
+pub(crate) fn declare(library: &mut Library, libraries: &Libraries) {
     if libraries.kubernetes_base {
         url::declare(library);
         library.add("_==_", []).cost = Some(cost::equality);

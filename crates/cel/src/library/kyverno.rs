@@ -43,7 +43,7 @@ use kyvtest_go_compat::value::Document;
 
 /// Declares the libraries of a policy. Those of a namespaced policy have different overloads of `resource`, without the
 /// namespace parameter.
-pub fn declare(library: &mut Library, scope: PolicyScope, policy: PolicyLibraries) {
+pub(crate) fn declare(library: &mut Library, scope: PolicyScope, policy: PolicyLibraries) {
     if policy == PolicyLibraries::ImageReference {
         image::declare(library);
         return;

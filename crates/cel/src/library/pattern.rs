@@ -11,7 +11,7 @@ const KEPT: usize = 16;
 
 /// The patterns that an evaluation used last, the latest first.
 #[derive(Debug, Default)]
-pub struct Recent(VecDeque<Regex>);
+pub(crate) struct Recent(VecDeque<Regex>);
 
 impl Recent {
     fn get(&mut self, pattern: &str) -> Option<Regex> {
@@ -26,7 +26,7 @@ impl Recent {
         self.0.push_front(regex);
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 }
@@ -35,14 +35,14 @@ impl Recent {
 const STATE: u64 = 256;
 
 /// Compiles a pattern within the work limit; a larger one is an error.
-pub fn build(context: &Context<'_>, pattern: &str) -> Result<Regex, Error> {
+pub(crate) fn build(context: &Context<'_>, pattern: &str) -> Result<Regex, Error> {
     Regex::new_within(pattern, |states| {
         context.spend(usize::try_from(states.saturating_mul(STATE)).unwrap_or(usize::MAX))
     })
 }
 
 /// Compiles a pattern, or returns it from the cache of the evaluation.
-pub fn compile(context: &Context<'_>, pattern: &str) -> Result<Regex, Error> {
+pub(crate) fn compile(context: &Context<'_>, pattern: &str) -> Result<Regex, Error> {
     let recent = context.recent_patterns();
     if let Some(regex) = recent.borrow_mut().get(pattern) {
         return Ok(regex);

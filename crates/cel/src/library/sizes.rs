@@ -14,7 +14,7 @@ pub(crate) const LIST_BASE: u64 = 10;
 pub(crate) const CALL: u64 = 1;
 
 /// The size of a value: code points, bytes, elements, entries; 1 if it has no size.
-pub fn size(value: &Val<'_>) -> u64 {
+pub(crate) fn size(value: &Val<'_>) -> u64 {
     match value {
         Val::String(s) => ops::characters(s) as u64,
         Val::Bytes(bytes) => bytes.len() as u64,
@@ -25,12 +25,12 @@ pub fn size(value: &Val<'_>) -> u64 {
 }
 
 /// A size times a factor, rounded up.
-pub fn scaled(size: u64, factor: f64) -> u64 {
+pub(crate) fn scaled(size: u64, factor: f64) -> u64 {
     (size as f64 * factor).ceil() as u64
 }
 
 /// The cost of traversing a value.
-pub fn traversal(value: &Val<'_>) -> u64 {
+pub(crate) fn traversal(value: &Val<'_>) -> u64 {
     let mut steps = MOST_STEPS;
     let sum = traversal_within(value, &mut steps);
     if steps == 0 { u64::MAX / 2 } else { sum }

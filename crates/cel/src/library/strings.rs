@@ -24,7 +24,7 @@ use Type::{Int, String};
 const MOST_REPLACED: usize = 1 << 16;
 
 /// Declares the functions of a version.
-pub fn declare(library: &mut Library, version: u32) {
+pub(crate) fn declare(library: &mut Library, version: u32) {
     let strings = || Type::list(String);
     library.add(
         "charAt",

@@ -61,7 +61,7 @@ pub struct Error {
 }
 
 impl Error {
-    pub fn new(code: ErrorCode, fragment: &str) -> Self {
+    pub(crate) fn new(code: ErrorCode, fragment: &str) -> Self {
         Self {
             code,
             fragment: fragment.to_owned(),
@@ -70,11 +70,6 @@ impl Error {
 
     pub fn code(&self) -> ErrorCode {
         self.code
-    }
-
-    /// The offending part of the pattern.
-    pub fn fragment(&self) -> &str {
-        &self.fragment
     }
 }
 

@@ -8,7 +8,7 @@ use std::{cmp::Ordering, fmt};
 use num_bigint::{BigInt, Sign};
 
 /// The maximum shift of a decimal, in digits.
-pub const MAX_SHIFT: u32 = 20_000;
+pub(crate) const MAX_SHIFT: u32 = 20_000;
 
 /// `unscaled × 10^-scale`.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Decimal {
 
 /// How a quotient is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rounding {
+pub(crate) enum Rounding {
     /// Towards zero.
     Down,
     /// Away from zero.
@@ -28,7 +28,7 @@ pub enum Rounding {
 
 impl Decimal {
     /// `unscaled × 10^-scale`.
-    pub fn new(unscaled: i64, scale: i32) -> Self {
+    pub(crate) fn new(unscaled: i64, scale: i32) -> Self {
         Self::from_big(unscaled.into(), scale)
     }
 
@@ -67,7 +67,7 @@ impl Decimal {
     }
 
     /// The digits as an integer.
-    pub fn unscaled(&self) -> &BigInt {
+    pub(crate) fn unscaled(&self) -> &BigInt {
         &self.unscaled
     }
 
@@ -76,7 +76,7 @@ impl Decimal {
     }
 
     /// -1, 0 or 1.
-    pub fn sign(&self) -> i32 {
+    pub(crate) fn sign(&self) -> i32 {
         match self.unscaled.sign() {
             Sign::Minus => -1,
             Sign::NoSign => 0,
@@ -85,12 +85,12 @@ impl Decimal {
     }
 
     /// Returns the number with the opposite sign.
-    pub fn negate(&self) -> Self {
+    pub(crate) fn negate(&self) -> Self {
         Self::from_big(-&self.unscaled, self.scale)
     }
 
     /// Returns the sum, with the larger of the two scales.
-    pub fn add(&self, other: &Self) -> Self {
+    pub(crate) fn add(&self, other: &Self) -> Self {
         match self.align(other) {
             Ok((a, b, scale)) => Self::from_big(a + b, scale),
             Err(larger) => larger.clone(),
@@ -98,12 +98,12 @@ impl Decimal {
     }
 
     /// Returns the product; its scale is the sum of both scales.
-    pub fn mul(&self, other: &Self) -> Self {
+    pub(crate) fn mul(&self, other: &Self) -> Self {
         Self::from_big(&self.unscaled * &other.unscaled, self.scale.wrapping_add(other.scale))
     }
 
     /// Returns the quotient rounded to a scale; `None` if the divisor is zero or the result would have too many digits.
-    pub fn quo(&self, other: &Self, scale: i32, rounding: Rounding) -> Option<Self> {
+    pub(crate) fn quo(&self, other: &Self, scale: i32, rounding: Rounding) -> Option<Self> {
         if other.sign() == 0 {
             return None;
         }
@@ -128,7 +128,7 @@ impl Decimal {
     }
 
     /// Returns the number rounded away from zero to a scale, or padded to it; `None` if it would have too many digits.
-    pub fn round_up(&self, scale: i32) -> Option<Self> {
+    pub(crate) fn round_up(&self, scale: i32) -> Option<Self> {
         self.quo(&Self::new(1, 0), scale, Rounding::Up)
     }
 

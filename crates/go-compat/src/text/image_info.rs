@@ -8,7 +8,7 @@ use std::{fmt, sync::LazyLock};
 use crate::regex::Regex;
 
 /// The registry of names without one.
-pub const DEFAULT_REGISTRY: &str = "docker.io";
+pub(crate) const DEFAULT_REGISTRY: &str = "docker.io";
 
 const NAME_LIMIT: usize = 255;
 

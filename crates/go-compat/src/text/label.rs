@@ -23,14 +23,14 @@ impl Wording {
 }
 
 /// Adds a problem if a string has more bytes than allowed.
-pub fn expect_length(text: &str, max: usize, unit: &str, out: &mut Vec<String>) {
+pub(crate) fn expect_length(text: &str, max: usize, unit: &str, out: &mut Vec<String>) {
     if text.len() > max {
         out.push(format!("must be no more than {max} {unit}"));
     }
 }
 
 /// A problem that names the rule, examples and the regular expression.
-pub fn regex_problem(rule: &str, regex: &str, examples: &[&str]) -> String {
+pub(crate) fn regex_problem(rule: &str, regex: &str, examples: &[&str]) -> String {
     let mut problem = format!("{rule} (e.g. ");
     for (i, example) in examples.iter().enumerate() {
         if i > 0 {

@@ -82,7 +82,7 @@ fn push(out: &mut String, c: char, mark: char, plain: bool) {
 
 /// Reports whether Go counts a character as printable: letters, marks, numbers, punctuation, symbols and the ASCII
 /// space, by the tables of Unicode 15.0.
-pub fn is_print(c: char) -> bool {
+pub(crate) fn is_print(c: char) -> bool {
     static TABLE: OnceLock<ClassUnicode> = OnceLock::new();
     if c.is_ascii() {
         return !c.is_ascii_control();

@@ -282,7 +282,7 @@ fn is_valid_escaped(text: &str, part: Part) -> bool {
 const MAX_QUERY_PAIRS: usize = 10_000;
 
 /// One key of a query with its values, decoded.
-pub type QueryEntry = (Vec<u8>, Vec<Vec<u8>>);
+pub(crate) type QueryEntry = (Vec<u8>, Vec<Vec<u8>>);
 
 /// The fields of Go's `url.URL`.
 pub struct Fields<'u> {

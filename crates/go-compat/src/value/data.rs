@@ -74,7 +74,7 @@ impl Data {
     }
 
     /// The maximum nesting of computed values.
-    pub const DEPTH_LIMIT: usize = 1_200;
+    pub(crate) const DEPTH_LIMIT: usize = 1_200;
 
     fn add_size(&self, size: &mut usize, limit: usize, depth: usize) -> bool {
         *size += 1;

@@ -373,7 +373,7 @@ pub fn write_value(out: &mut String, value: Value<'_>) -> Result<(), String> {
 }
 
 /// Writes a computed value; its maps are sorted already.
-pub fn write_data(out: &mut String, value: &Data) -> Result<(), String> {
+pub(crate) fn write_data(out: &mut String, value: &Data) -> Result<(), String> {
     match value {
         Data::Null => out.push_str("null"),
         Data::Bool(b) => out.push_str(if *b { "true" } else { "false" }),

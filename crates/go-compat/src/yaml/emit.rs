@@ -139,7 +139,7 @@ impl Emitter {
     }
 
     /// An integer without sign.
-    pub fn uint(&mut self, uint: u64) {
+    pub(crate) fn uint(&mut self, uint: u64) {
         self.scalar(&uint.to_string());
     }
 
@@ -175,7 +175,7 @@ impl Emitter {
     }
 
     /// A node of a tree with its content.
-    pub fn node(&mut self, node: Node<'_>) {
+    pub(crate) fn node(&mut self, node: Node<'_>) {
         match node.kind() {
             Kind::Null => self.null(),
             Kind::Bool(bool) => self.bool(bool),

@@ -39,7 +39,7 @@ impl Span {
     }
 
     /// The smallest span that contains both.
-    pub fn to(self, other: Self) -> Self {
+    pub(crate) fn to(self, other: Self) -> Self {
         Self {
             start: self.start.min(other.start),
             end: self.end.max(other.end),
@@ -76,11 +76,6 @@ impl LineIndex {
 
     pub fn text(&self) -> &Arc<str> {
         &self.text
-    }
-
-    /// The number of lines; a text that ends with a line feed has an empty last line.
-    pub fn lines(&self) -> usize {
-        self.starts.len()
     }
 
     /// The position of a byte; an offset past the end counts as the end.
@@ -129,7 +124,6 @@ mod tests {
     #[test]
     fn positions_count_code_points_and_come_back() {
         let index = LineIndex::new("a: é€x\r\n\nb".into());
-        assert_eq!(index.lines(), 3);
         assert_eq!(index.position(8), Position { line: 1, column: 6 });
         assert_eq!(index.position(12), Position { line: 3, column: 1 });
         assert_eq!(index.position(99), Position { line: 3, column: 2 });

@@ -24,7 +24,7 @@ use kyvtest_model::policy::{self, AuditAnnotation, CelPolicyException, MatchCond
 pub struct FieldError {
     /// The field, as `spec.validations[0].expression`.
     pub path: String,
-    pub problem: Problem,
+    pub(crate) problem: Problem,
     /// What is wrong, in upstream's words and with its excerpt.
     pub detail: String,
     /// The first thing that is wrong, in a line.
@@ -98,7 +98,7 @@ impl fmt::Display for FieldError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileErrors {
     /// The line before the errors, for kinds that have one.
-    pub headline: Option<&'static str>,
+    pub(crate) headline: Option<&'static str>,
     /// The errors, at least one.
     pub errors: Vec<FieldError>,
 }

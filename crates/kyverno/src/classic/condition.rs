@@ -53,7 +53,7 @@ pub struct ConditionResult {
 
 /// Converts a value to the types of a policy: a scalar number becomes a double, numbers inside lists and maps stay
 /// integers if possible.
-pub fn policy_value(value: Value<'_>) -> Data {
+pub(crate) fn policy_value(value: Value<'_>) -> Data {
     match value {
         Value::Int(value) => Data::Double(value as f64),
         Value::Uint(value) => Data::Double(value as f64),
@@ -187,7 +187,7 @@ impl Conditions {
     ///
     /// # Errors
     /// As [`Condition::evaluate`].
-    pub fn lift(&self, substitute: &mut Substitute<'_>) -> Result<bool, String> {
+    pub(crate) fn lift(&self, substitute: &mut Substitute<'_>) -> Result<bool, String> {
         let (any, all) = match self {
             Self::List(all) => (&[][..], all),
             Self::AnyAll { any, all } => (any.as_deref().unwrap_or_default(), all),

@@ -167,7 +167,7 @@ impl<'o> Context<'o> {
     }
 
     /// The observer, if any.
-    pub fn observer(&self) -> Option<&'o Observer> {
+    pub(crate) fn observer(&self) -> Option<&'o Observer> {
         self.outside.host().observer()
     }
 
@@ -239,7 +239,7 @@ impl<'o> Context<'o> {
     }
 
     /// Sets `request.object`.
-    pub fn add_resource(&mut self, resource: impl Into<Part>) {
+    pub(crate) fn add_resource(&mut self, resource: impl Into<Part>) {
         self.root.replace_at(&["request", "object"], resource.into());
     }
 
@@ -260,7 +260,7 @@ impl<'o> Context<'o> {
     }
 
     /// Sets `request.namespace`.
-    pub fn add_namespace(&mut self, namespace: &str) {
+    pub(crate) fn add_namespace(&mut self, namespace: &str) {
         self.merge_at(&["request", "namespace"], Data::from(namespace), false);
     }
 

@@ -12,8 +12,8 @@ use kyvtest_go_compat::value::Data;
 
 /// Gathers parts.
 pub(crate) struct Parts<'o> {
-    pub observer: &'o Observer,
-    pub found: Vec<Part>,
+    pub(crate) observer: &'o Observer,
+    pub(crate) found: Vec<Part>,
 }
 
 impl Parts<'_> {

@@ -23,7 +23,7 @@ use kyvtest_go_compat::{
 
 /// A level; every other word counts as restricted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
+pub(crate) enum Level {
     /// Known ways to escape are closed.
     Baseline,
     /// All checks, those of the baseline as well.

@@ -157,7 +157,7 @@ pub(crate) struct RuleContext<'a> {
     /// The rule's name.
     pub rule: &'a str,
     /// What it is about.
-    pub selection: Selection<'a>,
+    pub(crate) selection: Selection<'a>,
     pub exceptions: &'a [CompiledException],
 }
 

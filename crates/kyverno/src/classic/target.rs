@@ -28,12 +28,12 @@ pub struct TargetQuery {
     /// The name, wildcards allowed; empty means any.
     pub name: String,
     /// A label selector, or null.
-    pub selector: Data,
+    pub(crate) selector: Data,
 }
 
 impl TargetQuery {
     /// Whether Kyverno gets one object; otherwise it lists all and selects.
-    pub fn is_single(&self) -> bool {
+    pub(crate) fn is_single(&self) -> bool {
         let exact = |text: &str| !text.is_empty() && !text.contains(['*', '?']);
         exact(&self.namespace) && exact(&self.name)
     }

@@ -78,7 +78,7 @@ impl Generation<'_> {
     ///
     /// # Errors
     /// See [`GenerateError`]; objects that were created before the error stay.
-    pub fn apply(&mut self, index: usize, client: &mut dyn Client) -> Result<Vec<Document>, GenerateError> {
+    pub(crate) fn apply(&mut self, index: usize, client: &mut dyn Client) -> Result<Vec<Document>, GenerateError> {
         let Some(rule) = self.policy.rules.get(index) else {
             return Ok(Vec::new());
         };

@@ -72,7 +72,7 @@ impl RuleBody for GenerateBody {
 
 impl GenerateRule {
     /// Whether the rule copies an object, `clone` not being empty.
-    pub fn clones(&self) -> bool {
+    pub(crate) fn clones(&self) -> bool {
         match &self.body.objects {
             Objects::Once(pattern) => pattern
                 .get("clone")

@@ -13,7 +13,7 @@ impl CompiledGeneratingPolicy {
     ///
     /// # Errors
     /// If an expression or a template cannot be compiled; Kyverno rejects such a policy.
-    pub fn compile<'e>(
+    pub(crate) fn compile<'e>(
         policy: &GeneratingPolicy,
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
     ) -> Result<Self, CompileErrors> {

@@ -74,7 +74,7 @@ impl CompiledImagePolicy {
     ///
     /// # Errors
     /// Kyverno's message, if an expression cannot be compiled.
-    pub fn compile<'e>(
+    pub(crate) fn compile<'e>(
         policy: &ImageValidatingPolicy,
         resource: Option<&GroupVersionResource>,
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,

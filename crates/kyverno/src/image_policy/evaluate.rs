@@ -45,7 +45,7 @@ pub struct Verifications(RefCell<BTreeMap<String, bool>>);
 impl CompiledImagePolicy {
     /// Why an image that the policy is about was not verified by any policy of the request; `None` if all were, or need not
     /// be.
-    pub fn unverified(&self, images: &[String], verifications: &Verifications) -> Option<String> {
+    pub(crate) fn unverified(&self, images: &[String], verifications: &Verifications) -> Option<String> {
         if !self.configuration.required {
             return None;
         }
@@ -132,7 +132,12 @@ impl CompiledImagePolicy {
     }
 
     /// Evaluates the policy.
-    pub fn evaluate(&self, input: ImageInput<'_>, verifications: &Verifications, host: &dyn Host) -> ImageOutcome {
+    pub(crate) fn evaluate(
+        &self,
+        input: ImageInput<'_>,
+        verifications: &Verifications,
+        host: &dyn Host,
+    ) -> ImageOutcome {
         let scope = Scope {
             policy: self,
             verifications,

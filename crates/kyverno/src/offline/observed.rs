@@ -84,7 +84,7 @@ pub struct PolicyResponse {
     /// The object after the policy, null if it is lost; `None` in responses that carry no object.
     pub patched: Option<Document>,
     /// Whether [`PolicyResponse::patched`] equals the object that the policy received.
-    pub is_unchanged: bool,
+    pub(crate) is_unchanged: bool,
 }
 
 /// What `kyverno apply` reports about one CleanupPolicy and resource.
@@ -107,9 +107,9 @@ pub struct Observed {
     /// Policies that Kyverno refuses, with the text; they are not evaluated.
     pub invalid: Vec<(String, String)>,
     /// What the loader prints about documents that it leaves out.
-    pub printed: Vec<String>,
+    pub(crate) printed: Vec<String>,
     /// What `kyverno apply` reports about CleanupPolicies; `None` in a run of `kyverno test`.
-    pub results: Option<Vec<CleanupResult>>,
+    pub(crate) results: Option<Vec<CleanupResult>>,
     /// The text with which the run ends; there are no responses then.
     pub error: Option<String>,
 }

@@ -41,12 +41,12 @@ impl Metadata {
     }
 
     /// Whether nothing was verified.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.images.is_empty() && self.scoped.is_empty()
     }
 
     /// Writes the annotations into an object.
-    pub fn annotate(&self, object: &mut Data) {
+    pub(crate) fn annotate(&self, object: &mut Data) {
         let annotations = ["metadata", "annotations"];
         if object
             .at(&annotations)

@@ -43,7 +43,7 @@ pub(super) type Members = (Webhook, Vec<usize>);
 impl Registration {
     /// Registers all policies that are installed together, as far as they count with a lens: those without settings of their
     /// own share webhooks.
-    pub fn new(
+    pub(crate) fn new(
         policies: &[&ClassicPolicy],
         validating: &[&ValidatingPolicy],
         discovery: &Discovery,
@@ -77,7 +77,7 @@ impl Registration {
     }
 
     /// Why the API server rejects the configuration; Kyverno is then called for none of the policies.
-    pub fn problem(&self) -> Option<&str> {
+    pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 

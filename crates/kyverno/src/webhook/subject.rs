@@ -30,7 +30,7 @@ pub(super) struct Subject<'p> {
     /// The namespace that a namespaced policy is for.
     namespace: Option<&'p Text>,
     constraints: Option<&'p MatchConstraints>,
-    pub ignores_errors: bool,
+    pub(crate) ignores_errors: bool,
     pub timeout_seconds: Option<i64>,
     /// Conditions of the policy and of its autogen variants, as the API server gets them.
     pub conditions: Vec<RegisteredCondition>,

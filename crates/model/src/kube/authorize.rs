@@ -59,7 +59,7 @@ struct Rule {
 
 impl Role {
     /// Parses an object; `None` if it is not a role.
-    pub fn from_value(object: Value<'_>) -> Option<Self> {
+    pub(crate) fn from_value(object: Value<'_>) -> Option<Self> {
         let text = |path: &[&str]| object.at(path).and_then(Value::as_str).unwrap_or_default();
         if !text(&["apiVersion"]).starts_with("rbac.authorization.k8s.io/") {
             return None;

@@ -58,7 +58,7 @@ impl Operations {
     /// No operation: the resource is read-only.
     pub const NONE: Self = Self(0);
 
-    pub const fn of(operations: &[Operation]) -> Self {
+    pub(crate) const fn of(operations: &[Operation]) -> Self {
         let mut set = 0;
         let mut i = 0;
         while i < operations.len() {

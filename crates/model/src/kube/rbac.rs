@@ -13,9 +13,9 @@ pub struct Binding {
     /// `None` for a ClusterRoleBinding.
     pub namespace: Option<String>,
     /// The kind of the bound role: `Role` or `ClusterRole`.
-    pub role_kind: String,
+    pub(crate) role_kind: String,
     /// The name of the bound role.
-    pub role: String,
+    pub(crate) role: String,
     subjects: Vec<Subject>,
 }
 
@@ -121,7 +121,11 @@ impl Binding {
 
 impl Roles {
     /// The roles that the bindings of a cluster give a user for a request in a namespace.
-    pub fn resolve<'b>(bindings: impl IntoIterator<Item = &'b Binding>, user: &UserInfo, namespace: &str) -> Self {
+    pub(crate) fn resolve<'b>(
+        bindings: impl IntoIterator<Item = &'b Binding>,
+        user: &UserInfo,
+        namespace: &str,
+    ) -> Self {
         let (mut roles, mut cluster_roles) = (Vec::new(), Vec::new());
         for binding in bindings.into_iter().filter(|binding| binding.is_for(user)) {
             match (binding.role_kind.as_str(), &binding.namespace) {

@@ -201,7 +201,7 @@ impl Rule {
 }
 
 impl ClassicPolicy {
-    pub fn decode<'t>(
+    pub(crate) fn decode<'t>(
         kind: PolicyKind,
         api_version: &str,
         decoder: &mut Decoder<'t>,

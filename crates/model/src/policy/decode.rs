@@ -60,28 +60,28 @@ pub struct Findings {
     /// There is a field that the schema does not have.
     pub unknown: bool,
     /// The paths of unknown fields, sorted.
-    pub unknown_paths: Vec<String>,
+    pub(crate) unknown_paths: Vec<String>,
     /// Schema violations, with the API server's messages.
-    pub schema_problems: Vec<SchemaProblem>,
+    pub(crate) schema_problems: Vec<SchemaProblem>,
     /// Another error makes the document unusable.
     pub invalid: bool,
     /// Metadata has the wrong type, which is found before anything else.
     pub metadata: bool,
     /// The schema accepts the document, but it cannot be decoded.
-    pub unreadable: bool,
+    pub(crate) unreadable: bool,
     /// The document can be decoded, but Kyverno rejects it later.
     pub refused: bool,
 }
 
 impl Findings {
     /// Whether the document is unusable.
-    pub fn wrong(&self) -> bool {
+    pub(crate) fn wrong(&self) -> bool {
         self.unknown || self.invalid || self.unreadable
     }
 
     /// Whether the first error aborts the loading of all files: upstream reads the metadata, then looks for unknown
     /// fields, then validates against the schema, then decodes into its own types.
-    pub fn fatal(&self) -> bool {
+    pub(crate) fn fatal(&self) -> bool {
         !self.metadata && (self.unknown || (self.unreadable && !self.invalid))
     }
 }
@@ -156,7 +156,7 @@ impl<'t> Decoder<'t> {
     }
 
     /// Reports an error that the schema does not find and that aborts the loading of all files.
-    pub fn unreadable(&mut self, diagnostic: Diagnostic) {
+    pub(crate) fn unreadable(&mut self, diagnostic: Diagnostic) {
         self.unreadable = true;
         self.diagnostics.push(diagnostic);
     }
@@ -341,7 +341,7 @@ impl<'t> Decoder<'t> {
     }
 
     /// A part that is kept unchanged.
-    pub fn subtree(&mut self, node: Node<'t>) -> Option<Subtree> {
+    pub(crate) fn subtree(&mut self, node: Node<'t>) -> Option<Subtree> {
         Some(Subtree::new(self.tree, node, self.file))
     }
 
@@ -541,12 +541,12 @@ impl<'t> Fields<'t, '_> {
     }
 
     /// A part that is kept unchanged.
-    pub fn subtree(&mut self, name: &'static str) -> Option<Subtree> {
+    pub(crate) fn subtree(&mut self, name: &'static str) -> Option<Subtree> {
         self.optional(name, Decoder::subtree)
     }
 
     /// Two fields of which a schema allows one.
-    pub fn exclusive(&mut self, first: &'static str, second: &'static str) {
+    pub(crate) fn exclusive(&mut self, first: &'static str, second: &'static str) {
         let there = |name: &str| {
             let mut entries = self.entries.iter();
             entries.find(|entry| entry.key == name && !entry.value.is_null())

@@ -53,7 +53,12 @@ impl PolicyException {
         self.exceptions.iter().any(|rules| rules.names(policy, rule))
     }
 
-    pub fn decode<'t>(api_version: &str, decoder: &mut Decoder<'t>, node: Node<'t>, origin: Origin) -> Option<Self> {
+    pub(crate) fn decode<'t>(
+        api_version: &str,
+        decoder: &mut Decoder<'t>,
+        node: Node<'t>,
+        origin: Origin,
+    ) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         fields.ignore(&["apiVersion", "kind"]);
         let metadata = Metadata::decode(&mut fields);
@@ -148,7 +153,12 @@ impl CelPolicyException {
         self.references(policy.kind(), name).next().is_some()
     }
 
-    pub fn decode<'t>(api_version: &str, decoder: &mut Decoder<'t>, node: Node<'t>, origin: Origin) -> Option<Self> {
+    pub(crate) fn decode<'t>(
+        api_version: &str,
+        decoder: &mut Decoder<'t>,
+        node: Node<'t>,
+        origin: Origin,
+    ) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         fields.ignore(&["apiVersion", "kind"]);
         let metadata = Metadata::decode(&mut fields);

@@ -2,19 +2,17 @@
 //!
 //! Upstream counterpart: `MatchResources` of `k8s.io/api/admissionregistration/v1`.
 
-use std::sync::Arc;
-
 use super::{
-    decode::{Decoder, Fields, Style},
+    decode::{Decoder, Fields},
     from_value::from_value,
     located::{Spanned, Text},
     selector::decode_selector,
 };
 use crate::kube::{LabelSelector, RequestClass, ResourcePattern, RuleWithOperations, Scope};
 use kyvtest_go_compat::{
-    diagnostic::{Code, Diagnostic, FileId, Severity, Span},
+    diagnostic::{Code, Diagnostic, Severity, Span},
     value::Value,
-    yaml::{Node, Tree},
+    yaml::Node,
 };
 
 /// The pod controllers with generated rules, as `autogen.podControllers` names them.
@@ -96,7 +94,7 @@ impl MatchConstraints {
     }
 
     /// Decodes the block; the decoder collects errors.
-    pub fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+    pub(crate) fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         Self::decode_with(decoder, node, |_| {})
     }
 
@@ -143,16 +141,9 @@ impl MatchConstraints {
     }
 
     /// Whether rules for pod controllers are generated; `wanted` are the controllers that the policy names, `None` means all.
-    pub fn has_autogen(&self, wanted: Option<&[Text]>) -> bool {
+    pub(crate) fn has_autogen(&self, wanted: Option<&[Text]>) -> bool {
         let is_controller = |name: &Text| POD_CONTROLLERS.contains(&name.value.as_str());
         self.is_pods_only() && wanted.is_none_or(|wanted| wanted.iter().any(is_controller))
-    }
-
-    /// Decodes a standalone block, with all its errors.
-    pub fn from_node(tree: &Arc<Tree>, node: Node<'_>, file: FileId) -> (Option<Self>, Vec<Diagnostic>) {
-        let mut decoder = Decoder::new(tree, file, Style::Schema);
-        let block = Self::decode(&mut decoder, tree.node(node.id()));
-        (block, decoder.finish().diagnostics)
     }
 
     /// Decodes a block from a value. Spans of diagnostics refer to the value's JSON text.

@@ -79,7 +79,7 @@ pub struct Subject {
     /// The namespace of a service account, a pattern.
     pub namespace: String,
     /// The API group of the subject's kind; not used.
-    pub api_group: String,
+    pub(crate) api_group: String,
     pub span: Span,
     /// The pattern of the request's user; `None` for a kind that users do not have.
     pub pattern: Option<SubjectPattern>,
@@ -248,7 +248,7 @@ impl MatchResources {
     }
 
     /// Decodes a block of a v1 policy; the decoder collects errors.
-    pub fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+    pub(crate) fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         let inline = ResourceFilter::decode_fields(&mut fields);
         let block = Self::decode_lists(&mut fields, inline);

@@ -19,7 +19,7 @@ impl MatchResources {
     }
 
     /// Adds the block to a value.
-    pub fn write(&self, builder: &mut Builder) {
+    pub(crate) fn write(&self, builder: &mut Builder) {
         builder.begin_map();
         for (key, filters) in [("any", &self.any), ("all", &self.all)] {
             list(builder, key, filters, |builder, filter| filter.write(builder));

@@ -87,7 +87,7 @@ impl<S: PolicySpec> ScopedPolicy<S> {
         }
     }
 
-    pub fn decode<'t>(
+    pub(crate) fn decode<'t>(
         namespaced: bool,
         api_version: &str,
         decoder: &mut Decoder<'t>,

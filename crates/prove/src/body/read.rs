@@ -27,7 +27,11 @@ impl Side {
     ///
     /// # Errors
     /// What cannot be read, or why Kyverno or the API server rejects a policy.
-    pub fn from_objects_with(objects: &[Json], discovery: &Discovery, setting: &Setting) -> Result<Self, String> {
+    pub(crate) fn from_objects_with(
+        objects: &[Json],
+        discovery: &Discovery,
+        setting: &Setting,
+    ) -> Result<Self, String> {
         let (loaded, others) = load(objects)?;
         Self::with_setting(loaded, others, discovery, setting)
     }

@@ -147,7 +147,7 @@ impl Side {
     }
 
     /// How much of Kyverno counts.
-    pub fn setting(&self) -> &Setting {
+    pub(crate) fn setting(&self) -> &Setting {
         &self.setting
     }
 
@@ -156,19 +156,9 @@ impl Side {
         &self.loaded
     }
 
-    /// Whether there is no policy at all.
-    pub fn is_empty(&self) -> bool {
-        self.controller.is_none() && self.server.policies().is_empty()
-    }
-
     /// The objects that belong to the side.
     pub fn objects(&self) -> &[Document] {
         &self.objects
-    }
-
-    /// Why the API server rejects Kyverno's webhooks, if it does.
-    pub fn registration_problem(&self) -> Option<&str> {
-        self.controller.as_ref().and_then(Controller::registration_problem)
     }
 
     /// Evaluates a request: the strongest verdict of all policies.

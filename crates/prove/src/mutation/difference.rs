@@ -9,8 +9,8 @@ use serde_json::Value as Json;
 pub struct Difference {
     /// The path, such as `spec.containers[0].image`.
     pub path: String,
-    pub expected: Option<Json>,
-    pub actual: Option<Json>,
+    pub(crate) expected: Option<Json>,
+    pub(crate) actual: Option<Json>,
 }
 
 impl fmt::Display for Difference {

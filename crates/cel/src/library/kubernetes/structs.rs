@@ -12,7 +12,7 @@ pub const ADMISSION_REQUEST: &str = "kubernetes.AdmissionRequest";
 pub const NAMESPACE: &str = "kubernetes.Namespace";
 
 /// All declared structures, nested ones included.
-pub fn structs() -> Vec<StructType> {
+pub(crate) fn structs() -> Vec<StructType> {
     let strings = || Type::list(Type::String);
     let texts = || Type::map(Type::String, Type::String);
     let kind = || Type::structure("kubernetes.GroupVersionKind");

@@ -15,9 +15,9 @@ pub(crate) struct FormatArgument<I> {
     /// Identifies the expression in errors.
     pub id: I,
     /// The type that the checker found.
-    pub t: Type,
+    pub(crate) t: Type,
     /// The elements, or keys and values, of a literal.
-    pub nested: Vec<FormatArgument<I>>,
+    pub(crate) nested: Vec<FormatArgument<I>>,
 }
 
 /// A problem in a format call.
@@ -25,7 +25,7 @@ pub(crate) struct FormatArgument<I> {
 pub(crate) struct FormatError<I> {
     pub text: String,
     /// The offending expression; `None` is the call itself.
-    pub argument: Option<I>,
+    pub(crate) argument: Option<I>,
 }
 
 /// Checks a format string against the elements of its argument list, by the rules of a version of the strings library.

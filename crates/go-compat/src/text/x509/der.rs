@@ -6,14 +6,14 @@ use crate::text::time::Timestamp;
 
 pub const BOOLEAN: u8 = 1;
 pub const INTEGER: u8 = 2;
-pub const BIT_STRING: u8 = 3;
+pub(crate) const BIT_STRING: u8 = 3;
 pub const OCTET_STRING: u8 = 4;
 pub const OBJECT_IDENTIFIER: u8 = 6;
 pub const SEQUENCE: u8 = 0x30;
 pub const SET: u8 = 0x31;
 /// A tag of the surrounding type; add `CONSTRUCTED` if it holds other elements.
-pub const CONTEXT: u8 = 0x80;
-pub const CONSTRUCTED: u8 = 0x20;
+pub(crate) const CONTEXT: u8 = 0x80;
+pub(crate) const CONSTRUCTED: u8 = 0x20;
 
 /// Bytes from which elements are read in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl<'a> Der<'a> {
         Some((tag, Der(&whole[header..]), whole))
     }
 
-    pub fn peek(self, tag: u8) -> bool {
+    pub(crate) fn peek(self, tag: u8) -> bool {
         self.0.first() == Some(&tag)
     }
 
@@ -63,7 +63,7 @@ impl<'a> Der<'a> {
     }
 
     /// The complete next element, which must have this tag.
-    pub fn element(&mut self, tag: u8) -> Option<&'a [u8]> {
+    pub(crate) fn element(&mut self, tag: u8) -> Option<&'a [u8]> {
         if !self.peek(tag) {
             return None;
         }
@@ -80,7 +80,7 @@ impl<'a> Der<'a> {
     }
 
     /// The bytes of an integer, in minimal two's complement.
-    pub fn integer(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn integer(&mut self) -> Option<&'a [u8]> {
         self.integer_tagged(INTEGER)
     }
 
@@ -93,12 +93,12 @@ impl<'a> Der<'a> {
     }
 
     /// An integer that fits 64 bits.
-    pub fn small_integer(&mut self) -> Option<i64> {
+    pub(crate) fn small_integer(&mut self) -> Option<i64> {
         self.small_integer_tagged(INTEGER)
     }
 
     /// An integer that fits 64 bits under another tag than its own.
-    pub fn small_integer_tagged(&mut self, tag: u8) -> Option<i64> {
+    pub(crate) fn small_integer_tagged(&mut self, tag: u8) -> Option<i64> {
         let bytes = self.integer_tagged(tag)?;
         if bytes.len() > 8 {
             return None;
@@ -107,7 +107,7 @@ impl<'a> Der<'a> {
         Some(bytes.iter().fold(sign, |value, &b| value << 8 | i64::from(b)))
     }
 
-    pub fn boolean(&mut self) -> Option<bool> {
+    pub(crate) fn boolean(&mut self) -> Option<bool> {
         match self.take(BOOLEAN)?.0 {
             [0] => Some(false),
             [0xff] => Some(true),
@@ -116,7 +116,7 @@ impl<'a> Der<'a> {
     }
 
     /// The bytes of a bit string and the number of unused bits in the last one.
-    pub fn bit_string(&mut self) -> Option<(&'a [u8], u8)> {
+    pub(crate) fn bit_string(&mut self) -> Option<(&'a [u8], u8)> {
         let (&padding, bytes) = self.take(BIT_STRING)?.0.split_first()?;
         let unused = bytes.last().map_or(0xff, |last| *last);
         if padding > 7 || padding > 0 && unused & ((1 << padding) - 1) != 0 {
@@ -131,7 +131,7 @@ impl<'a> Der<'a> {
     }
 
     /// A time in either form (UTCTime or GeneralizedTime).
-    pub fn time(&mut self) -> Result<Timestamp, &'static str> {
+    pub(crate) fn time(&mut self) -> Result<Timestamp, &'static str> {
         match self.0.first() {
             Some(0x17) => self
                 .take(0x17)

@@ -70,7 +70,7 @@ fn address(bytes: &[u8]) -> Option<String> {
 }
 
 impl<'a> Extensions<'a> {
-    pub fn parse(mut list: Der<'a>) -> Parsed<Self> {
+    pub(crate) fn parse(mut list: Der<'a>) -> Parsed<Self> {
         let mut extensions = Self::default();
         while !list.is_empty() {
             let mut item = list.take(SEQUENCE).ok_or("x509: malformed extension")?;
@@ -113,7 +113,7 @@ impl<'a> Extensions<'a> {
         Ok(Self::default())
     }
 
-    pub fn process(&mut self) -> Parsed<()> {
+    pub(crate) fn process(&mut self) -> Parsed<()> {
         for (id, critical, value) in self.all.clone() {
             let mut unhandled = false;
             match id[..] {

@@ -55,7 +55,7 @@ pub enum Source {
 
 impl Entry {
     /// Reads an entry as a policy writes it; `None` where it has no source.
-    pub fn read(entry: &Data) -> Option<Self> {
+    pub(crate) fn read(entry: &Data) -> Option<Self> {
         let text = |data: &Data, key: &str| {
             let text = data.get(key).and_then(Data::as_str);
             text.unwrap_or_default().to_owned()

@@ -30,7 +30,7 @@ pub struct Exclusion {
 
 impl Exclusion {
     /// Reads an entry as a policy or an exception writes it.
-    pub fn read(value: Value<'_>) -> Self {
+    pub(crate) fn read(value: Value<'_>) -> Self {
         let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let texts = |name: &str| -> Vec<String> {
             let items = value.get(name).and_then(Value::as_list).into_iter();

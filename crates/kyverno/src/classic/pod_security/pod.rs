@@ -30,7 +30,7 @@ impl Pod {
     ///
     /// # Errors
     /// Where the resource makes no Pods, or something in it has the wrong type, in Go's words.
-    pub fn read(kind: &str, resource: &Data) -> Result<Self, String> {
+    pub(crate) fn read(kind: &str, resource: &Data) -> Result<Self, String> {
         let (root, metadata, spec): (&str, &[&str], &[&str]) = match kind {
             "Pod" => ("v1.Pod", &["metadata"], &["spec"]),
             "DaemonSet" | "Deployment" | "Job" | "StatefulSet" | "ReplicaSet" | "ReplicationController" => (

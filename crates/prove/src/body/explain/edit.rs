@@ -22,7 +22,7 @@ pub struct Edit {
     /// Where it changes.
     pub path: FieldPath,
     /// What the change is.
-    pub change: Change,
+    pub(crate) change: Change,
     /// The change in words.
     pub text: String,
 }
@@ -40,7 +40,7 @@ pub enum Change {
 
 impl Edit {
     /// The changed object.
-    pub fn apply(&self, object: &Json) -> Option<Json> {
+    pub(crate) fn apply(&self, object: &Json) -> Option<Json> {
         let mut object = object.clone();
         let done = match &self.change {
             Change::Set(value) => self.path.set(&mut object, value.clone()),

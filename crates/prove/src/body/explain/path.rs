@@ -40,7 +40,7 @@ impl FieldPath {
     }
 
     /// The steps.
-    pub fn keys(&self) -> &[Key] {
+    pub(crate) fn keys(&self) -> &[Key] {
         &self.0
     }
 
@@ -126,7 +126,7 @@ impl FieldPath {
     }
 
     /// The node at the path, or the last one on the way to it.
-    pub fn nearest<'t>(&self, root: Node<'t>) -> Node<'t> {
+    pub(crate) fn nearest<'t>(&self, root: Node<'t>) -> Node<'t> {
         let mut node = root;
         for key in &self.0 {
             let next = match key {

@@ -188,11 +188,6 @@ impl MutatingSide {
         Ok(side)
     }
 
-    /// The policies.
-    pub fn loaded(&self) -> &Loaded {
-        &self.loaded
-    }
-
     /// Whether a request of a class may reach one of the policies.
     pub fn may_see(&self, cell: &RequestClass<'_>, discovery: &Discovery) -> bool {
         let own = self.policies.iter().map(|policy| &policy.webhook);
