@@ -102,7 +102,6 @@ pub struct Invalid {
     pub message: String,
 }
 
-/// Kyverno's response.
 #[derive(Debug, Clone)]
 pub struct KyvernoResponse {
     /// The HTTP status.

@@ -93,7 +93,6 @@ impl Format {
         }
     }
 
-    /// The format of a name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }

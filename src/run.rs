@@ -143,7 +143,6 @@ impl Settings {
     }
 }
 
-/// The run of a suite.
 #[derive(Debug)]
 pub struct SuiteRun {
     pub path: String,
@@ -228,7 +227,6 @@ pub struct Case {
     pub outcome: Outcome,
     /// A short explanation of the outcome.
     pub reason: String,
-    /// Kyverno's verdict.
     pub kyverno: Option<CaseVerdict>,
     /// The verdict of the policy's native counterpart.
     pub vap: Option<Arc<NativeCaseVerdict>>,

@@ -302,7 +302,6 @@ pub fn policy_name(probe: &Suite) -> Option<String> {
     only.filter(|_| names.next().is_none())
 }
 
-/// The cases of a rule.
 fn rule_cases(
     subject: &Subject,
     own: &mut Rule,

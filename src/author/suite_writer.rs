@@ -21,7 +21,6 @@ pub struct File {
 }
 
 impl File {
-    /// A file with one object.
     pub(super) fn of(name: &'static str, object: &Json) -> Self {
         Self {
             name,
@@ -69,7 +68,6 @@ pub(super) fn sidecar() -> Json {
     json!({"apiVersion": "kyvtest.dev/v1", "kind": "Sidecar"})
 }
 
-/// The user of a request.
 pub(super) fn user_info(name: &str, request: &Request) -> Json {
     let mut info = object("UserInfo", name);
     for (key, list) in [("roles", &request.roles), ("clusterRoles", &request.cluster_roles)] {

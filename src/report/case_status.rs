@@ -36,7 +36,6 @@ impl CaseStatus {
         Self::Pass,
     ];
 
-    /// The status of a case.
     pub fn of(case: &Case) -> Self {
         match case.outcome {
             Outcome::Pass if case.diverges() => Self::Diverge,

@@ -37,7 +37,6 @@ impl Level {
         }
     }
 
-    /// The level of a name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.name() == name)
     }

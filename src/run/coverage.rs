@@ -18,7 +18,6 @@ use crate::suite::Suite;
 use kyvtest_cel::observe::Fork;
 use kyvtest_go_compat::diagnostic::{FileId, Span};
 
-/// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ItemKind {
     /// A rule, or a policy without rules.
@@ -139,7 +138,6 @@ impl Score {
     }
 }
 
-/// The coverage of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyCoverage {
     pub name: String,

@@ -28,7 +28,6 @@ impl Engine {
         }
     }
 
-    /// The engine of a name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|engine| engine.name() == name)
     }

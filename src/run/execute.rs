@@ -317,7 +317,6 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts a clock.
     pub fn start(fixed: Option<Timestamp>) -> Self {
         if let Some(now) = fixed {
             return Self {

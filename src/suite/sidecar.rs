@@ -55,11 +55,9 @@ pub struct RowSelector {
     /// The row's index.
     pub row: Option<Spanned<usize>>,
     pub policy: Option<Text>,
-    /// The row's rule.
     pub rule: Option<Text>,
     /// One of the row's resources; the expectation then only applies to it.
     pub resource: Option<Text>,
-    /// The row's operation.
     pub operation: Option<Spanned<Operation>>,
 }
 

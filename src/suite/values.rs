@@ -83,7 +83,6 @@ pub struct Subresource {
 pub struct ApiResource {
     /// The plural name, with `/` before a subresource.
     pub name: String,
-    /// The API group.
     pub group: String,
     pub version: String,
     pub kind: String,

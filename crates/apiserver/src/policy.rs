@@ -85,7 +85,6 @@ impl CompiledNativePolicy {
         }
     }
 
-    /// The policy's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -211,7 +210,6 @@ impl Binding {
         }
     }
 
-    /// The binding's name.
     pub fn name(&self) -> &str {
         &self.name
     }

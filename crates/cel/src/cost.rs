@@ -24,7 +24,6 @@ pub(crate) const STRUCT: u64 = 40;
 pub enum CallCost {
     /// cel-go's default for the overload.
     Default(DefaultCost),
-    /// The overload's own function.
     Overload(CostFunction),
     /// The overload's own function of the arguments only.
     Arguments(ArgumentCost),

@@ -169,7 +169,6 @@ pub struct Libraries {
     pub json_patch: bool,
     /// Kyverno's `orValue` on values that are not optional.
     pub or_value_compat: bool,
-    /// Kyverno's own libraries.
     pub kyverno: Option<PolicyScope>,
     /// The selection of Kyverno's own libraries.
     pub policy: PolicyLibraries,

@@ -124,13 +124,11 @@ impl<'p> Rules<'p> {
     }
 }
 
-/// The operations of a filter.
 pub(super) fn operations(filter: &ResourceDescription) -> Vec<Operation> {
     let known: Vec<Operation> = filter.operations.iter().filter_map(|text| text.parse().ok()).collect();
     if known.is_empty() { OPERATIONS.to_vec() } else { known }
 }
 
-/// The names of a filter.
 fn names(filter: &ResourceDescription) -> Vec<String> {
     let names = filter.names.iter().chain(&filter.name);
     names.map(|text| text.value.clone()).collect()

@@ -33,7 +33,6 @@ impl<'p> At<'p> {
         }
     }
 
-    /// The spec of an exception.
     pub(super) fn exception(spec: &'p Subtree, namespace: Option<&str>, name: &str) -> Self {
         let namespace = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
         Self {

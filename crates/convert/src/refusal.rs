@@ -12,7 +12,6 @@ use kyvtest_go_compat::diagnostic::Span;
 pub enum RefusalCode {
     /// The policy is for one namespace.
     NamespacedPolicy,
-    /// No rule validates.
     NoValidateRule,
     /// There are several rules.
     MultipleRules,

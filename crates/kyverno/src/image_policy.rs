@@ -88,7 +88,6 @@ pub(crate) struct ImageInput<'v> {
 }
 
 impl<'v> ImageInput<'v> {
-    /// The input of a request.
     pub(crate) fn of_request(input: &'v Input<'_>) -> Self {
         let [object, old_object, request, namespace] = input.policy().values();
         Self {

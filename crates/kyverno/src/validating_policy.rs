@@ -47,7 +47,6 @@ pub struct CompiledValidatingPolicy {
     exceptions: Vec<Exception>,
 }
 
-/// The result of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PolicyResult {
     /// It does not match, because of this part.
@@ -57,7 +56,6 @@ pub(crate) enum PolicyResult {
 }
 
 impl CompiledValidatingPolicy {
-    /// The policy's name.
     pub fn name(&self) -> &str {
         &self.identity.id.name
     }

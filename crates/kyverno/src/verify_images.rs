@@ -154,7 +154,6 @@ fn replace(value: &mut Data, pointer: &[String], text: &str) {
     }
 }
 
-/// The result of a rule.
 pub(crate) type ImageResult = (ImageRuleType, RuleResponse);
 
 /// A policy with `verifyImages` rules, ready for evaluation.

@@ -30,7 +30,6 @@ pub struct Replaced {
 /// A new exception.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigratedException {
-    /// The object.
     pub object: Json,
     /// Rules that the classic exception still has to lift: they were not migrated.
     pub remaining: Vec<String>,

@@ -145,7 +145,6 @@ fn entry_passes(
     Ok(list.list_or_empty().call("all", variables.into_iter().flatten()))
 }
 
-/// Whether one element passes.
 fn element_passes(
     entry: Node<'_>,
     file: FileId,

@@ -287,7 +287,6 @@ fn text(data: &Data, names: &mut Names<'_>) -> Result<Expr, Refusal> {
     query::text_of(&literal::scalar(data, names)?)
 }
 
-/// The resource of a kind.
 fn resource_of(api_version: &str, kind: &str, discovery: &Discovery) -> String {
     let (group, version) = parse_api_version(api_version);
     let served = discovery.by_kind(group, version, kind);

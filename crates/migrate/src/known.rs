@@ -46,7 +46,6 @@ pub(crate) enum Type {
 }
 
 impl Known {
-    /// Nothing is known.
     pub(crate) const fn nothing() -> Self {
         Self {
             shapes: Vec::new(),

@@ -104,7 +104,6 @@ impl RuleLabel {
 /// A rule and what became of it.
 #[derive(Debug, Clone)]
 pub struct MigratedRule {
-    /// The rule's name.
     pub name: String,
     /// What is known about the translation.
     pub label: RuleLabel,
@@ -154,7 +153,6 @@ impl Migration {
     }
 }
 
-/// Migrates a policy.
 pub fn migrate(policy: &ClassicPolicy, discovery: &Discovery, options: &Options) -> Migration {
     let several = policy.spec.rules.len() > 1;
     let (discovery, guesses) = with_kinds(policy, discovery);

@@ -79,7 +79,6 @@ impl std::fmt::Debug for Suite<'_> {
 /// A rewritten test file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RewrittenSuite {
-    /// The text.
     pub text: String,
     /// What people should know: rows that change their result, rows that stay.
     pub notes: Vec<String>,

@@ -109,7 +109,6 @@ impl RequestOutcome {
 pub struct Shown {
     /// The request and the cluster around it.
     pub scenario: Scenario,
-    /// Kyverno's verdict.
     pub kyverno: Verdict,
     /// The verdict of the native counterpart, if there is one.
     pub native: Option<Verdict>,
@@ -148,9 +147,7 @@ pub struct Behaviours {
 /// A request of a suite, and what Kyverno says to it.
 #[derive(Debug, Clone)]
 pub struct Tried {
-    /// The request.
     pub request: Request,
-    /// Kyverno's verdict.
     pub kyverno: Verdict,
 }
 

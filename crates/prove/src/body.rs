@@ -270,7 +270,6 @@ struct Open {
 enum Cause {
     /// Something that is not modelled.
     Unsupported,
-    /// The budget.
     Budget,
     /// Lists that may have any number of elements.
     Lists,

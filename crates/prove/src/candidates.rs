@@ -323,7 +323,6 @@ impl Pairs {
         }
     }
 
-    /// The next pair.
     pub(super) fn next<'c>(&mut self, candidates: &'c mut Candidates) -> Option<(&'c Json, &'c Json)> {
         if candidates.get(self.at).is_none() {
             self.vary = match self.vary {

@@ -22,9 +22,7 @@ pub enum Base {
     Subdomain,
     /// A segment of a path: names of RBAC objects, and of every kind whose rule is not known here.
     Segment,
-    /// A label's value.
     LabelValue,
-    /// The key of a label.
     LabelKey,
     /// Anything but the empty text.
     NonEmpty,

@@ -202,7 +202,6 @@ impl fmt::Display for World {
 /// How much was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Cells.
     pub cells: u64,
     /// Paths in them.
     pub paths: u64,
@@ -247,9 +246,7 @@ impl Proof {
 /// Native policies with their bindings.
 #[derive(Debug, Clone, Default)]
 pub struct Target {
-    /// The policies.
     pub policies: Vec<Arc<ValidatingAdmissionPolicy>>,
-    /// Their bindings.
     pub bindings: Vec<Arc<ValidatingAdmissionPolicyBinding>>,
 }
 

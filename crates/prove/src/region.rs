@@ -34,7 +34,6 @@ impl Region {
     }
 }
 
-/// A pattern of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum OwnPattern {
     Exact(String),

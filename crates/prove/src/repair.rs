@@ -49,9 +49,7 @@ pub enum Repair {
 /// Native policies that are proven to be the same policy.
 #[derive(Debug, Clone)]
 pub struct Repaired {
-    /// The policies.
     pub policies: Vec<Object<ValidatingAdmissionPolicy>>,
-    /// Their bindings.
     pub bindings: Vec<Object<ValidatingAdmissionPolicyBinding>>,
     /// Policies that change objects, with their bindings.
     pub mutating: Vec<RepairedMutation>,
@@ -59,7 +57,6 @@ pub struct Repaired {
     pub steps: Vec<Step>,
     /// What is to be known besides.
     pub remarks: Vec<String>,
-    /// The proof.
     pub proof: Proof,
 }
 

@@ -67,7 +67,6 @@ pub(crate) type SelectedRules = Vec<(usize, Effect)>;
 /// What each side selects on a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PerSide {
-    /// Kyverno.
     pub kyverno: SelectedRules,
     /// The API server.
     pub native: SelectedRules,

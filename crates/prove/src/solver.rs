@@ -47,7 +47,6 @@ pub struct Solver<'p> {
 pub(crate) enum Domain {
     /// A text of a language.
     Text(Base),
-    /// A map.
     Map(MapBase<'static>),
     /// The user's groups.
     Groups,

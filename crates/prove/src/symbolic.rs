@@ -92,7 +92,6 @@ enum Canonical<'p> {
 /// What a set of questions is about; groups share no variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Group {
-    /// A text.
     Text(Text),
     /// A map.
     Pairs(Pairs),
@@ -103,7 +102,6 @@ pub enum Group {
 }
 
 impl Variables {
-    /// Of a cell.
     pub(crate) fn new(cell: &RequestClass<'_>) -> Self {
         let resource = cell.resource;
         let is_namespace = resource.group.is_empty() && resource.object_kind.kind == "Namespace";
@@ -251,7 +249,6 @@ pub fn group(atom: Atom<'_>) -> Group {
     }
 }
 
-/// The literals of a group.
 pub(crate) fn of_group<'p>(literals: &[Literal<'p>], wanted: Group) -> Vec<Literal<'p>> {
     literals
         .iter()

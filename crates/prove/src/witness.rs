@@ -34,7 +34,6 @@ pub(crate) struct Witness {
 /// A request with the cluster around it.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// The request.
     pub request: Request,
     /// The cluster.
     pub world: World,

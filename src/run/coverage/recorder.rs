@@ -19,7 +19,6 @@ pub(super) struct Answered {
     pub(super) skip: u64,
     pub(super) error: u64,
     pub(super) none: u64,
-    /// Undecided.
     pub(super) undecided: u64,
 }
 

@@ -25,7 +25,6 @@ impl<'t> Edits<'t> {
         self.changes.is_empty()
     }
 
-    /// Replaces a span.
     pub fn replace(&mut self, span: Span, text: impl Into<String>) {
         self.changes.push((span, text.into()));
     }

@@ -279,7 +279,6 @@ pub(crate) fn declare(env: &mut Env) -> Slots {
 }
 
 impl Exception {
-    /// Compiles exceptions.
     pub(crate) fn compile_all<'e>(
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
         env: &Env,

@@ -131,7 +131,6 @@ impl CompiledImagePolicy {
         values
     }
 
-    /// Evaluates the policy.
     pub(crate) fn evaluate(
         &self,
         input: ImageInput<'_>,

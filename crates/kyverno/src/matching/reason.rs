@@ -28,7 +28,6 @@ pub enum Reason<'p> {
     NamespaceObject,
     /// The labels of the namespace do not match.
     NamespaceSelector,
-    /// The namespace selector is invalid.
     InvalidNamespaceSelector(Cow<'p, str>),
     /// The user has none of the roles.
     Roles,

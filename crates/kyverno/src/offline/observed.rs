@@ -37,7 +37,6 @@ impl RuleType {
     }
 }
 
-/// The result of a rule.
 #[derive(Debug, Clone)]
 pub struct RuleResult {
     pub rule_type: RuleType,
@@ -75,11 +74,9 @@ pub struct PolicyResponse {
     pub resource: String,
     /// The policy's name.
     pub policy: String,
-    /// The policy's kind.
     pub kind: &'static str,
     /// The policy's namespace; empty for cluster-wide kinds.
     pub policy_namespace: String,
-    /// The results of the rules.
     pub rules: Vec<RuleResult>,
     /// The object after the policy, null if it is lost; `None` in responses that carry no object.
     pub patched: Option<Document>,

@@ -265,7 +265,6 @@ fn belongs(rule: &policy::Rule, phase: Phase) -> bool {
     phased || rule.verify_images.is_some() || rule.generate.is_some()
 }
 
-/// The kinds of a rule.
 fn collect(rule: &policy::Rule, phase: Phase, kinds: &mut Kinds) {
     let mut own = Kinds::new();
     let block = &rule.matches;

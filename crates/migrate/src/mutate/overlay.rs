@@ -43,7 +43,6 @@ pub(super) struct Overlay {
 /// A loop of `foreach` whose elements the patch is for.
 #[derive(Debug, Clone)]
 pub(super) struct Loop {
-    /// The list.
     pub(super) list: Value,
     /// The name of the loop variable.
     pub(super) variable: String,

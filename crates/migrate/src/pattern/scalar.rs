@@ -57,7 +57,6 @@ enum Guard {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Values {
     Any,
-    /// Values of labels.
     Labels,
     /// Not the pattern's own text.
     Others,

@@ -16,7 +16,6 @@ pub(crate) enum Missing {
     Never,
     /// The error of a missing key.
     Error,
-    /// Null.
     Null,
     /// One or the other, depending on which part of the path is missing.
     Either,
@@ -241,7 +240,6 @@ impl Value {
         }
     }
 
-    /// A field of the value.
     pub(crate) fn field(&self, name: &str) -> Self {
         if let Some(Data::Map(entries)) = &self.literal
             && let Some(Ok(value)) = entries.get(name).map(Self::literal)

@@ -19,7 +19,6 @@ fn api_version(group: &str, version: &str) -> String {
 pub struct GroupVersionKind {
     /// The API group; empty for the core group.
     pub group: String,
-    /// The version in the group.
     pub version: String,
     pub kind: String,
 }
@@ -57,7 +56,6 @@ impl fmt::Display for GroupVersionKind {
 pub struct GroupVersionResource {
     /// The API group; empty for the core group.
     pub group: String,
-    /// The version in the group.
     pub version: String,
     pub resource: String,
 }

@@ -470,7 +470,6 @@ impl<'t> Fields<'t, '_> {
         value
     }
 
-    /// A required field.
     pub fn required<T>(
         &mut self,
         name: &'static str,
@@ -504,12 +503,10 @@ impl<'t> Fields<'t, '_> {
         ));
     }
 
-    /// A string field.
     pub fn string(&mut self, name: &'static str) -> Option<Text> {
         self.optional(name, Decoder::string)
     }
 
-    /// A required string field.
     pub fn required_string(&mut self, name: &'static str) -> Option<Text> {
         self.required(name, Decoder::string)
     }

@@ -141,7 +141,6 @@ pub enum ReportResult {
 }
 
 impl CelPolicyException {
-    /// The references to a policy.
     pub fn references(&self, kind: &str, name: &str) -> impl Iterator<Item = &PolicyRef> {
         let references = self.policy_refs.iter();
         references.filter(move |to| to.name.value == name && to.kind.value == kind)

@@ -72,7 +72,6 @@ pub struct UserFilter {
 /// A user, group or service account.
 #[derive(Debug, Clone)]
 pub struct Subject {
-    /// The subject's kind.
     pub kind: String,
     /// The name, a pattern.
     pub name: String,

@@ -92,7 +92,6 @@ pub struct LabelSelector {
 /// One requirement of a label selector.
 #[derive(Debug, Clone)]
 pub struct LabelRequirement {
-    /// The label's key.
     pub key: Text,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`, as written: the evaluator handles other values.
     pub operator: Text,

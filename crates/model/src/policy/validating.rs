@@ -57,7 +57,6 @@ pub struct Evaluation {
 pub enum Mode {
     /// Admission requests.
     Kubernetes,
-    /// Any JSON.
     Json,
     /// HTTP requests.
     Http,

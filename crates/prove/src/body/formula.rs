@@ -28,11 +28,9 @@ use super::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Place(pub(super) u32);
 
-/// An atom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct AtomId(pub(super) u32);
 
-/// A formula.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Formula(pub(super) u32);
 
@@ -436,7 +434,6 @@ impl Arena {
 
     // Formulas.
 
-    /// The signature of a formula.
     pub(super) fn signature(&self, formula: Formula) -> Signature {
         self.nodes.signature(formula)
     }

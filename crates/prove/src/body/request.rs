@@ -187,7 +187,6 @@ impl<'c> Request<'c> {
         }
     }
 
-    /// The namespace of the request.
     fn in_namespace(&mut self, arena: &mut Arena) {
         let root = arena.root("namespaceObject", Shape::object("v1", "Namespace"));
         self.namespace_object = Some(root);

@@ -320,7 +320,6 @@ struct Expressions<'a> {
 
 /// What match conditions come to together.
 pub(super) struct Conditions {
-    /// All hold.
     pub(super) holds: Formula,
     /// None is false, and one cannot be evaluated.
     pub(super) error: Formula,

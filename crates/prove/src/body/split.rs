@@ -44,7 +44,6 @@ pub(super) fn at_least(arena: &mut Arena, text: Place, separator: &str, count: u
     }
 }
 
-/// One piece of a text.
 pub(super) fn piece(text: Place, separator: &Arc<str>, position: u32) -> Sym {
     Sym::Words(text, Words(vec![Edit::Piece(Arc::clone(separator), position)]))
 }

@@ -14,7 +14,6 @@ pub fn policy_object(policy: &Policy) -> Json {
     })
 }
 
-/// Exceptions as objects.
 pub fn exception_objects(exceptions: Exceptions<'_>) -> Vec<Json> {
     let made = |api_version: &str, metadata: &Metadata, source: &Subtree| {
         object(api_version, "PolicyException", metadata, source)

@@ -18,7 +18,6 @@ pub(super) struct Names {
     pub(super) in_namespace: bool,
 }
 
-/// A text as a literal.
 pub(super) fn literal(text: &str) -> String {
     let plain = |c: char| c == ' ' || c.is_ascii_graphic() && !matches!(c, '\'' | '\\');
     if text.chars().all(plain) {
@@ -127,7 +126,6 @@ pub(super) fn or(parts: Vec<String>) -> String {
 }
 
 impl Names {
-    /// A formula as an expression.
     pub(super) fn expression(self, formula: &Formula) -> String {
         match formula {
             Formula::Known(known) => known.to_string(),

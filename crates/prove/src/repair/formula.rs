@@ -6,7 +6,6 @@ use kyvtest_model::kube::{LabelSelector, NAME_LABEL, Operator, Requirement};
 /// A statement about a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Formula {
-    /// It is known.
     Known(bool),
     /// All of these.
     All(Vec<Formula>),
@@ -18,7 +17,6 @@ pub(super) enum Formula {
     Name(Vec<String>),
     /// The request's namespace has one of these patterns; a Namespace is in itself.
     Namespace(Vec<String>),
-    /// A label of the namespace.
     NamespaceLabel(Need),
     /// A label of the object.
     Label(Need),

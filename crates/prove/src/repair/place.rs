@@ -22,7 +22,6 @@ pub(super) enum Class {
     Namespaced,
     /// It is in none.
     Cluster,
-    /// It is a Namespace.
     Namespace,
 }
 

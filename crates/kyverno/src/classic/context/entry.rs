@@ -33,7 +33,6 @@ pub enum Source {
     },
     /// A ConfigMap.
     ConfigMap { name: String, namespace: String },
-    /// A call of an API.
     ApiCall {
         /// The call as the policy writes it.
         call: Data,
@@ -44,7 +43,6 @@ pub enum Source {
     },
     /// An entry of the global context: `name`, `jmesPath`.
     GlobalReference(Data),
-    /// An image of a registry.
     ImageRegistry {
         /// The image.
         reference: String,

@@ -38,7 +38,6 @@ pub struct Given {
 /// What answers calls of a cluster's API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Api {
-    /// An API server.
     #[default]
     Server,
     /// The fake client of `kyverno test`, which only knows some paths.

@@ -139,7 +139,6 @@ pub(super) fn host_namespaces(pod: &Pod) -> Finding {
     (!found.is_empty()).then(|| ("host namespaces", found.names.join(", "), Some(found.errors)))
 }
 
-/// The volumes of a Pod.
 pub(super) fn volumes(pod: &Pod) -> impl Iterator<Item = (usize, &Data)> {
     let volumes = pod.spec.get("volumes").and_then(Data::as_list);
     volumes.unwrap_or_default().iter().enumerate()

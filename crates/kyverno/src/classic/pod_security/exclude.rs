@@ -18,7 +18,6 @@ use kyvtest_go_compat::{
 /// A control that is let through.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Exclusion {
-    /// The control's name.
     pub control_name: String,
     /// The images of the containers that it is about; without any it is about the Pod.
     pub images: Vec<String>,

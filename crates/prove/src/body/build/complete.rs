@@ -61,7 +61,6 @@ pub(in crate::body) fn supplied(scenario: &Scenario, refused: &Refused) -> Optio
     changed.then_some(scenario)
 }
 
-/// Completes an object.
 pub(in crate::body) fn complete(object: &mut Json) {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     match kind.as_str() {

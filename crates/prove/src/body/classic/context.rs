@@ -30,7 +30,6 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub(super) struct Entries(Rc<[Entry]>);
 
-/// One entry.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     name: Rc<str>,

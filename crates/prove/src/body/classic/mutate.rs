@@ -122,7 +122,6 @@ struct Reader<'a, 'x, 'r, 'c> {
 }
 
 impl Reader<'_, '_, '_, '_> {
-    /// One patch.
     fn once(&mut self, patches: &Json, object: &Value) -> Result<Patched> {
         let merge = &patches["patchStrategicMerge"];
         if !merge.is_null() {

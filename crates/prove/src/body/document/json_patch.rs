@@ -35,7 +35,6 @@ enum Action {
     Remove,
 }
 
-/// An operation.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::body) struct Operation {
     action: Action,

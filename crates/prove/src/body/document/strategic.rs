@@ -20,7 +20,6 @@ use super::{
     structured::{has_key, on, unique},
 };
 
-/// A patch.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::body) enum Patch {
     Scalar(Value),

@@ -29,7 +29,6 @@ pub struct Decision {
     pub object: usize,
     /// The kind of the policy or binding.
     pub kind: String,
-    /// Its name.
     pub name: String,
     /// The part that decided.
     pub path: FieldPath,

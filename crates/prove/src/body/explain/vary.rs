@@ -25,7 +25,6 @@ use kyvtest_model::{
 pub struct Varied {
     /// The object in which it is, `object` or `oldObject`, or `request`.
     pub object: &'static str,
-    /// The field.
     pub path: FieldPath,
     /// Its value in the witness; `None` if it is absent there.
     pub value: Option<Json>,

@@ -66,7 +66,6 @@ pub(super) struct AppliedUnit<'s> {
 /// A mutate rule with what it does to the object of the request.
 pub(super) struct AppliedRule<'s> {
     pub(super) rule: &'s Rule,
-    /// The policy of the rule.
     pub(super) policy: &'s RuleUnits,
     /// When the rule changes the object, or fails.
     pub(super) changes: Formula,
