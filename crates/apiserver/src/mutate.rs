@@ -85,7 +85,7 @@ impl Mutated {
         }
     }
 
-    /// What one policy did with all of its bindings and parameters, see [`AdmissionResponse::of_policy`].
+    /// What one policy did with all of its bindings and parameters, see `AdmissionResponse::of_policy`.
     pub fn of_policy(&self, policy: &str) -> Option<Verdict> {
         verdict_of(&self.verdicts, policy)
     }

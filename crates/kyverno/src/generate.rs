@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `pkg/engine/background.go` for the statuses of the rules, `pkg/background/generate` for the objects
 //! (1.19). Upstream decides twice, in the admission controller and in the background controller, and the two do not look at
-//! the same parts of a rule: [`Generation::check`] is the first, [`Generation::apply`] the second.
+//! the same parts of a rule: `Generation::check` is the first, `Generation::apply` the second.
 //!
 //! Known deviations: loops end at a limit of elements; an update of an existing object replaces it, server-side apply is not
 //! simulated.

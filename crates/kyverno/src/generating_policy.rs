@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `pkg/cel/policies/gpol/{compiler,engine,template}` (Kyverno 1.19). A policy with an expression
 //! that cannot be compiled is rejected as a whole. What becomes of the objects depends on where the policy runs: the
-//! caller gives a [`Placement`].
+//! caller gives a `Placement`.
 //!
 //! Known deviations: plain scalars of templates that look like timestamps stay strings.
 

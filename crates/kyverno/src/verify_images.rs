@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `pkg/engine/{image_verify,validation}.go`, `pkg/engine/handlers/mutation/mutate_image.go`,
 //! `pkg/engine/handlers/validation/validate_image.go`, `pkg/engine/internal/imageverifier.go` and `pkg/engine/utils/image.go`
-//! (1.19). Whatever a registry knows comes from an [`ImageRegistry`].
+//! (1.19). Whatever a registry knows comes from an `ImageRegistry`.
 //!
 //! Known deviation: images are looked at in the order of their lists and names, upstream's order is random.
 

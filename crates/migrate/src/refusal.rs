@@ -69,7 +69,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal whose place is added by the caller ([`Refusal::at`]).
+    /// A refusal whose place is added by the caller (`Refusal::at`).
     pub fn new(code: RefusalCode, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         let span = None;

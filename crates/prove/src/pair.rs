@@ -74,7 +74,7 @@ impl Note {
 /// Why there is no native policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotConvertible {
-    /// The code of the refusal, or [`VAP_INVALID`].
+    /// The code of the refusal, or `VAP_INVALID`.
     pub code: &'static str,
     /// The message of Kyverno or the API server.
     pub text: String,

@@ -1,7 +1,7 @@
 //! Decimals of any length (`gopkg.in/inf.v0`), as Kubernetes quantities use them beyond 64 bits.
 //!
 //! Deviation: Go aligns two decimals at any cost, so that `1` plus `1e2000000000` never terminates. Here decimals more
-//! than [`MAX_SHIFT`] digits apart are not aligned: their sum is the larger operand. Comparison is always exact.
+//! than `MAX_SHIFT` digits apart are not aligned: their sum is the larger operand. Comparison is always exact.
 
 use std::{cmp::Ordering, fmt};
 

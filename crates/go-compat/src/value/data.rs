@@ -67,7 +67,7 @@ impl Data {
     }
 
     /// The size of the value: the number of its values plus its text in units of 16 bytes. `None` if it exceeds
-    /// `limit`, or nests more than [`Data::DEPTH_LIMIT`] levels deep. Shared parts count each time they occur.
+    /// `limit`, or nests more than `Data::DEPTH_LIMIT` levels deep. Shared parts count each time they occur.
     pub fn size(&self, limit: usize) -> Option<usize> {
         let mut size = 0;
         self.add_size(&mut size, limit, 0).then_some(size)
