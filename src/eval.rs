@@ -235,7 +235,7 @@ impl Evaluator {
         let mut problems = vap::check(&vaps, &bindings, &self.cluster.discovery);
         let maps: Vec<_> = loaded.native_mutating().map(|map| &**map).collect();
         let bindings: Vec<_> = loaded.mutating_bindings.iter().map(|binding| &**binding).collect();
-        problems.extend(vap::check_mutating(&maps, &bindings, &self.cluster.discovery));
+        problems.extend(vap::check(&maps, &bindings, &self.cluster.discovery));
         for problem in &mut problems {
             // The objects were passed as values, so diagnostics have no source to point at.
             problem.primary = None;

@@ -67,15 +67,23 @@ pub fn rewrite(
             continue;
         };
         texts.push(std::mem::take(&mut rewritten.text));
-        whole = Some(match whole {
-            Some(whole) => joined(whole, rewritten),
-            None => rewritten,
-        });
+        add(&mut whole, rewritten);
     }
-    Ok(whole.map(|whole| RewrittenSuite {
+    Ok(with_text(whole, &texts))
+}
+
+fn add(whole: &mut Option<RewrittenSuite>, part: RewrittenSuite) {
+    *whole = Some(match whole.take() {
+        Some(whole) => joined(whole, part),
+        None => part,
+    });
+}
+
+fn with_text(whole: Option<RewrittenSuite>, texts: &[String]) -> Option<RewrittenSuite> {
+    whole.map(|whole| RewrittenSuite {
         text: texts.concat(),
         ..whole
-    }))
+    })
 }
 
 /// The documents of a file, each with the line that separates it from the one before. Documents of comments belong to the next.
@@ -176,15 +184,9 @@ impl Rewriter<'_> {
                 ""
             };
             texts.push(format!("{separator}{}", std::mem::take(&mut rewritten.text)));
-            whole = Some(match whole {
-                Some(whole) => joined(whole, rewritten),
-                None => rewritten,
-            });
+            add(&mut whole, rewritten);
         }
-        Ok(whole.map(|whole| RewrittenSuite {
-            text: texts.concat(),
-            ..whole
-        }))
+        Ok(with_text(whole, &texts))
     }
 
     fn part(

@@ -78,13 +78,8 @@ impl Lookups {
             files.push(File::with_all("params.yaml", self.params.iter().cloned()));
             param_files.push("params.yaml".to_owned());
         }
-        for (field, list) in [
-            ("globalContextEntries", self.calls.entries()),
-            ("apiCallResponses", self.calls.responses()),
-        ] {
-            if !list.is_empty() {
-                document[field] = Json::Array(list);
-            }
+        for (field, list) in self.calls.fields() {
+            document[field] = Json::Array(list);
         }
         (cluster_files, param_files)
     }

@@ -6,7 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::{
@@ -112,7 +111,7 @@ impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let profile = profile_named(&self.profile)?;
         match &self.jsonl {
-            Some(path) => run_lines(path, profile, output),
+            Some(path) => input::answer_lines(path, output, |line| answer_line(line, profile)),
             None => self.run_one(profile, output),
         }
     }
@@ -160,11 +159,7 @@ impl Args {
             namespace_object: namespace_object.as_ref(),
             request: request.as_ref(),
             variables: (!self.var.is_empty()).then_some(&self.var[..]),
-            authorizer: if rules.is_some() {
-                Authorizer::Bound
-            } else {
-                Authorizer::Absent
-            },
+            authorizer: authorizer(rules.as_ref()),
             ..Query::new(expr, profile)
         };
         let answer = run_query_with(&query, &world(rules));
@@ -272,29 +267,7 @@ const KEYS: [&str; 10] = [
     "authorizer",
 ];
 
-fn run_lines(path: &Path, default: &'static Profile, output: &mut Output) -> Result<Exit, Failure> {
-    let mut sources = Sources::new();
-    let file = input::read(path, &mut sources)?;
-    let text = sources.text(file).cloned().unwrap_or_default();
-    let lines = input::lines(&text);
-    let answers: Vec<Result<String, Diagnostic>> = lines
-        .par_iter()
-        .map(|(start, line)| {
-            answer_line(line, default)
-                .map(|answer| answer.to_string())
-                .map_err(|(column, code, message)| {
-                    let at = start + (column as u32).min(line.len() as u32);
-                    Diagnostic::at(code, Span::new(file, at, start + line.len() as u32), message)
-                })
-        })
-        .collect();
-    Ok(output.answers(answers, &sources)?)
-}
-
-/// A problem with a line: the byte offset, the code, the message.
-type LineProblem = (usize, Code, String);
-
-fn answer_line(line: &str, default: &'static Profile) -> Result<Json, LineProblem> {
+fn answer_line(line: &str, default: &'static Profile) -> Result<Json, input::LineProblem> {
     let problem = |message: String| (0, Code::BadValue, message);
     let row: Json = serde_json::from_str(line)
         .map_err(|error| (error.column().saturating_sub(1), Code::JsonSyntax, reason(&error)))?;
@@ -346,15 +319,18 @@ fn answer_line(line: &str, default: &'static Profile) -> Result<Json, LineProble
         namespace_object: namespace_object.as_ref(),
         request: request.as_ref(),
         variables: variables.as_deref(),
-        authorizer: if rules.is_some() {
-            Authorizer::Bound
-        } else {
-            Authorizer::Absent
-        },
+        authorizer: authorizer(rules.as_ref()),
         ..Query::new(expr, profile)
     };
     let answer = run_query_with(&query, &world(rules));
     Ok(answer_json(row.get("id").unwrap_or(&Json::Null), &answer))
+}
+
+fn authorizer(rules: Option<&AuthorizerRules>) -> Authorizer {
+    match rules {
+        Some(_) => Authorizer::Bound,
+        None => Authorizer::Absent,
+    }
 }
 
 /// The host of an expression on the command line: a clock, random numbers, an authorizer; a cluster without objects.

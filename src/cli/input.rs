@@ -6,10 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::Failure;
+use rayon::prelude::*;
+use serde_json::Value as Json;
+
+use super::{Exit, Failure, output::Output};
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::{
-    diagnostic::{Code, Diagnostic, FileId, Sources},
+    diagnostic::{Code, Diagnostic, FileId, Sources, Span},
     value::Document,
     yaml::{self, Limits, Mode},
 };
@@ -102,7 +105,7 @@ pub(super) fn cluster(table: Option<&Path>, crds: &[PathBuf]) -> Result<Discover
 }
 
 /// The lines of a text that are not blank, each with its offset.
-pub(super) fn lines(text: &str) -> Vec<(u32, &str)> {
+fn lines(text: &str) -> Vec<(u32, &str)> {
     let mut offset = 0;
     text.split_inclusive('\n')
         .map(|line| {
@@ -112,6 +115,31 @@ pub(super) fn lines(text: &str) -> Vec<(u32, &str)> {
         })
         .filter(|(_, line)| !line.trim().is_empty())
         .collect()
+}
+
+/// A problem with a line: the byte offset, the code, the message.
+pub(super) type LineProblem = (usize, Code, String);
+
+/// Answers each line of a file with a line of JSON.
+pub(super) fn answer_lines(
+    path: &Path,
+    output: &mut Output,
+    answer: impl Fn(&str) -> Result<Json, LineProblem> + Sync,
+) -> Result<Exit, Failure> {
+    let mut sources = Sources::new();
+    let file = read(path, &mut sources)?;
+    let text = sources.text(file).cloned().unwrap_or_default();
+    let answers: Vec<Result<String, Diagnostic>> = lines(&text)
+        .par_iter()
+        .map(|(start, line)| {
+            let problem = |(column, code, message): LineProblem| {
+                let at = start + (column as u32).min(line.len() as u32);
+                Diagnostic::at(code, Span::new(file, at, start + line.len() as u32), message)
+            };
+            answer(line).map(|answer| answer.to_string()).map_err(problem)
+        })
+        .collect();
+    Ok(output.answers(answers, &sources)?)
 }
 
 /// Parses a time in RFC 3339.

@@ -186,14 +186,8 @@ fn witness(shown: &Shown, text: &mut String) {
             let _ = writeln!(text, "      {name}: {}", document.root().to_serde());
         }
     }
-    let calls = &shown.scenario.calls;
-    for (name, list) in [
-        ("globalContextEntries", calls.entries()),
-        ("apiCallResponses", calls.responses()),
-    ] {
-        if !list.is_empty() {
-            let _ = writeln!(text, "      {name}: {}", Value::Array(list));
-        }
+    for (name, list) in shown.scenario.calls.fields() {
+        let _ = writeln!(text, "      {name}: {}", Value::Array(list));
     }
     let labels = shown.scenario.namespace_labels.iter();
     let labels: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();

@@ -10,8 +10,6 @@ use crate::suite::{Payload, Suite};
 use kyvtest_cel::{
     host::{Host, HostResult, HttpRequest},
     library::authorization::Mode,
-    observe::Observer,
-    time::Timestamp,
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic},
@@ -127,15 +125,7 @@ impl Host for Unmocked<'_> {
         Err(format!("request failed: {method} {url:?}: the network is not used").into())
     }
 
-    fn now(&self) -> Option<Timestamp> {
-        self.host.now()
-    }
-
-    fn random(&self) -> Option<u64> {
-        self.host.random()
-    }
-
-    fn observer(&self) -> Option<&Observer> {
-        self.host.observer()
+    fn ambient(&self) -> Option<&dyn Host> {
+        Some(self.host)
     }
 }

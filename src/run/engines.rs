@@ -361,7 +361,7 @@ fn server(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses:
     }
     let discovery = &cluster.cluster.discovery;
     let mut diagnostics = apiserver::check(&policies, &bindings, discovery);
-    let mut of_mutation = apiserver::check_mutating(&mutating, &mutating_bindings, discovery);
+    let mut of_mutation = apiserver::check(&mutating, &mutating_bindings, discovery);
     for diagnostic in &mut of_mutation {
         // `kyverno test` reads only `v1alpha1`, so suites have it; it is evaluated as `v1`.
         if diagnostic.code == Code::NativeRefused && diagnostic.message == NOT_SERVED {

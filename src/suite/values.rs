@@ -192,11 +192,7 @@ impl PolicyValues {
 impl NamespaceObject {
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
-        fields.inline(true);
-        fields.string("apiVersion");
-        fields.string("kind");
-        fields.inline(false);
-        let metadata = Metadata::decode(&mut fields);
+        let metadata = decode_head(&mut fields);
         fields.ignore(&["spec", "status"]);
         fields.finish();
         let mut builder = Builder::new();
@@ -331,13 +327,7 @@ pub struct Context {
 
 impl Context {
     pub(crate) fn decode_file<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
-        let mut fields = decoder.fields(node)?;
-        fields.inline(true);
-        fields.string("apiVersion");
-        fields.string("kind");
-        fields.inline(false);
-        Metadata::decode(&mut fields);
-        let context = fields.optional("spec", |decoder, node| {
+        spec_of_file(decoder, node, |decoder, node| {
             let mut fields = decoder.fields(node)?;
             let resources = fields.list("resources", object);
             let images = fields.list("images", |decoder, node| {
@@ -352,9 +342,7 @@ impl Context {
             });
             fields.finish();
             Some(Self { resources, images })
-        });
-        fields.finish();
-        Some(context.unwrap_or_default())
+        })
     }
 }
 
@@ -367,22 +355,36 @@ pub(crate) struct ClusterResource {
 
 impl ClusterResource {
     pub(crate) fn decode_file<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
-        let mut fields = decoder.fields(node)?;
-        fields.inline(true);
-        fields.string("apiVersion");
-        fields.string("kind");
-        fields.inline(false);
-        Metadata::decode(&mut fields);
-        let cluster = fields.optional("spec", |decoder, node| {
+        spec_of_file(decoder, node, |decoder, node| {
             let mut fields = decoder.fields(node)?;
             let crds = fields.strings("crds");
             let resources = fields.list("resources", object);
             fields.finish();
             Some(Self { crds, resources })
-        });
-        fields.finish();
-        Some(cluster.unwrap_or_default())
+        })
     }
+}
+
+/// Decodes the spec of a file that is written like an API object; the default if it has none.
+fn spec_of_file<'t, T: Default>(
+    decoder: &mut Decoder<'t>,
+    node: Node<'t>,
+    decode: impl FnOnce(&mut Decoder<'t>, Node<'t>) -> Option<T>,
+) -> Option<T> {
+    let mut fields = decoder.fields(node)?;
+    decode_head(&mut fields);
+    let spec = fields.optional("spec", decode);
+    fields.finish();
+    Some(spec.unwrap_or_default())
+}
+
+/// Decodes what every API object has besides its spec.
+fn decode_head(fields: &mut Fields<'_, '_>) -> Metadata {
+    fields.inline(true);
+    fields.string("apiVersion");
+    fields.string("kind");
+    fields.inline(false);
+    Metadata::decode(fields)
 }
 
 /// An API object; it must have a kind.

@@ -17,7 +17,7 @@ use kyvtest::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Gate, fixture, jsonl, read, shared};
+use crate::support::{Gate, fixture, id, items, jsonl, read, same, shared, text};
 
 fn table(path: &Path) -> Discovery {
     let file = Sources::new().add("discovery.tsv", "");
@@ -29,18 +29,6 @@ static DISCOVERY: LazyLock<Discovery> = LazyLock::new(|| {
     discovery.extend(&table(&fixture("apiserver/discovery.tsv")));
     discovery
 });
-
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn id(row: &Value) -> String {
-    text(row, "id").to_owned()
-}
-
-fn items<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
-    value.get(key).and_then(Value::as_array).into_iter().flatten()
-}
 
 fn policy(object: &Value) -> Result<ValidatingAdmissionPolicy, String> {
     let (policy, diagnostics) = ValidatingAdmissionPolicy::from_value(Document::from(object).root());
@@ -184,18 +172,8 @@ fn check_vector(row: &Value) -> Result<(), String> {
 
 #[test]
 fn vectors() {
-    let gate = Gate {
-        name: "apiserver-vectors-own",
-        rows: 170,
-    };
-    gate.run(&jsonl(&fixture("apiserver/vectors.jsonl")), id, check_vector);
-    if let Some(path) = shared("golden/apiserver/vectors.jsonl") {
-        let gate = Gate {
-            name: "apiserver-vectors",
-            rows: 1647,
-        };
-        gate.run(&jsonl(&path), id, check_vector);
-    }
+    Gate::new("apiserver-vectors-own", 170).fixture("apiserver/vectors.jsonl", id, check_vector);
+    Gate::new("apiserver-vectors", 1647).shared("golden/apiserver/vectors.jsonl", id, check_vector);
 }
 
 /// Compares the complete error, with all causes in order.
@@ -211,27 +189,13 @@ fn check_static(row: &Value) -> Result<(), String> {
     };
     let want = (row["code"].as_u64(), message);
     let got = (Some(u64::from(checked.code)), checked.message.as_str());
-    if got == want {
-        Ok(())
-    } else {
-        Err(format!("want {want:?}, got {got:?}"))
-    }
+    same(&got, &want)
 }
 
 #[test]
 fn refusals() {
-    let gate = Gate {
-        name: "apiserver-static-own",
-        rows: 140,
-    };
-    gate.run(&jsonl(&fixture("apiserver/static.jsonl")), id, check_static);
-    if let Some(path) = shared("golden/apiserver/static.jsonl") {
-        let gate = Gate {
-            name: "apiserver-static",
-            rows: 302,
-        };
-        gate.run(&jsonl(&path), id, check_static);
-    }
+    Gate::new("apiserver-static-own", 140).fixture("apiserver/static.jsonl", id, check_static);
+    Gate::new("apiserver-static", 302).shared("golden/apiserver/static.jsonl", id, check_static);
 }
 
 /// The generated policy on a server, also with `Deny` as the only action.
@@ -389,11 +353,7 @@ fn verdicts() {
         }
         Ok(())
     };
-    let gate = Gate {
-        name: "apiserver-verdicts",
-        rows: 7724,
-    };
-    gate.run(&rows, id, check);
+    Gate::new("apiserver-verdicts", 7724).run(&rows, id, check);
 }
 
 /// The places of a value and of everything in it, as JSON pointers.

@@ -12,12 +12,8 @@ use serde_json::{Map, Value};
 
 use crate::{
     eval::{live, settings},
-    support::{Gate, fixture, jsonl, read, shared},
+    support::{Gate, fixture, id, jsonl, read, shared, text},
 };
-
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
 
 /// The cluster of the vectors: its custom kinds have definitions without a schema.
 fn cluster() -> Settings {
@@ -91,7 +87,7 @@ fn gate(name: &str, file: &str, rows: usize) {
     let compared: Vec<Value> = all.into_iter().filter(is_compared).collect();
     let settings = cluster();
     let gate = Gate { name, rows };
-    gate.run(&compared, |row| text(row, "id").to_owned(), |row| check(row, &settings));
+    gate.run(&compared, id, |row| check(row, &settings));
 }
 
 #[test]

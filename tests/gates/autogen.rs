@@ -10,15 +10,7 @@ use kyvtest::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::support::{Gate, fixture, jsonl, shared};
-
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn id(row: &Value) -> String {
-    text(row, "id").to_owned()
-}
+use crate::support::{Gate, fixture, id, jsonl, text};
 
 pub(crate) fn loaded(policy: &str) -> (Loaded, Sources) {
     let mut sources = Sources::new();
@@ -311,38 +303,17 @@ fn check(row: &Value) -> Result<(), String> {
 
 #[test]
 fn autogen_own() {
-    let rows: Vec<Value> = jsonl(&fixture("classic/autogen.jsonl"));
-    Gate {
-        name: "autogen-own",
-        rows: 99,
-    }
-    .run(&rows, id, check);
+    Gate::new("autogen-own", 99).fixture("classic/autogen.jsonl", id, check);
 }
 
 #[test]
 fn autogen_shared() {
-    let Some(path) = shared("golden/classic/autogen.jsonl") else {
-        return;
-    };
-    let rows: Vec<Value> = jsonl(&path);
-    Gate {
-        name: "autogen",
-        rows: 91,
-    }
-    .run(&rows, id, check);
+    Gate::new("autogen", 91).shared("golden/classic/autogen.jsonl", id, check);
 }
 
 #[test]
 fn autogen_corpus() {
-    let Some(path) = shared("golden/classic/autogen_corpus.jsonl") else {
-        return;
-    };
-    let rows: Vec<Value> = jsonl(&path);
-    Gate {
-        name: "autogen-corpus",
-        rows: 370,
-    }
-    .run(&rows, id, check);
+    Gate::new("autogen-corpus", 370).shared("golden/classic/autogen_corpus.jsonl", id, check);
 }
 
 #[test]

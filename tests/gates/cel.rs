@@ -194,11 +194,7 @@ fn semantics() {
     let object = Document::from_json(&read(&path.with_file_name("sem_obj.json"))).expect("the object is JSON");
     let text = read(&path);
     let lines: Vec<(usize, &str)> = text.lines().enumerate().collect();
-    Gate {
-        name: "cel-semantics",
-        rows: 151,
-    }
-    .run(
+    Gate::new("cel-semantics", 151).run(
         &lines,
         |row| (row.0 + 1).to_string(),
         |(_, line)| {
@@ -232,11 +228,7 @@ fn compile() {
     };
     let rows: Vec<(usize, Compiled)> = jsonl(&path).into_iter().enumerate().collect();
     let empty = Document::null();
-    Gate {
-        name: "cel-compile",
-        rows: 995,
-    }
-    .run(
+    Gate::new("cel-compile", 995).run(
         &rows,
         |row| (row.0 + 1).to_string(),
         |(_, row)| {
@@ -341,11 +333,7 @@ fn evaluation() {
     let Some((units, rows)) = evaluations() else { return };
     // The other rows need functions that only Kyverno has.
     let rows: Vec<Evaluation> = rows.into_iter().filter(|row| row.cost.is_some()).collect();
-    Gate {
-        name: "cel-evaluation",
-        rows: 7201,
-    }
-    .run(&rows, evaluation_id, |row| {
+    Gate::new("cel-evaluation", 7201).run(&rows, evaluation_id, |row| {
         let (expr, got, _) = evaluate(&units, row);
         same(&expr, &row.want, &got)
     });
@@ -355,11 +343,7 @@ fn evaluation() {
 fn cost() {
     let Some((units, rows)) = evaluations() else { return };
     let rows: Vec<Evaluation> = rows.into_iter().filter(|row| row.cost.is_some()).collect();
-    Gate {
-        name: "cel-cost",
-        rows: 7201,
-    }
-    .run(&rows, evaluation_id, |row| {
+    Gate::new("cel-cost", 7201).run(&rows, evaluation_id, |row| {
         let (expr, _, cost) = evaluate(&units, row);
         if cost == row.cost {
             Ok(())

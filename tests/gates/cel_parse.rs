@@ -52,11 +52,7 @@ fn compare(expected: &str, actual: &str, expr: &str) -> Result<(), String> {
 #[test]
 fn trees() {
     let Some(rows) = rows() else { return };
-    let gate = Gate {
-        name: "cel_parse",
-        rows: 7760,
-    };
-    gate.run(
+    Gate::new("cel_parse", 7760).run(
         &rows,
         |row| row.id.clone(),
         |row| {
@@ -87,20 +83,14 @@ fn error_gate(gate: &Gate<'_>, text: impl Fn(&Issues) -> String + Sync, expected
 
 #[test]
 fn first_line_of_errors() {
-    let gate = Gate {
-        name: "cel_parse_error",
-        rows: 2280,
-    };
+    let gate = Gate::new("cel_parse_error", 2280);
     let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     error_gate(&gate, Issues::first_line, first);
 }
 
 #[test]
 fn whole_text_of_errors() {
-    let gate = Gate {
-        name: "cel_parse_text",
-        rows: 2280,
-    };
+    let gate = Gate::new("cel_parse_text", 2280);
     error_gate(&gate, Issues::to_string, str::to_owned);
 }
 
@@ -145,11 +135,7 @@ impl OwnRow {
 #[test]
 fn own_rows() {
     let rows = jsonl::<OwnRow>(&fixture("cel/parse.jsonl"));
-    let gate = Gate {
-        name: "cel_parse_own",
-        rows: 350,
-    };
-    gate.run(
+    Gate::new("cel_parse_own", 350).run(
         &rows,
         |row| row.id.to_string(),
         |row| {

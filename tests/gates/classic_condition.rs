@@ -14,8 +14,7 @@ use serde_json::Value;
 
 use crate::{
     classic_pattern::{data, doubles},
-    kyverno::text,
-    support::{Gate, fixture, jsonl, shared},
+    support::{Gate, id, text},
 };
 
 fn same(ours: &Value, row: &Value) -> Result<(), String> {
@@ -76,18 +75,8 @@ fn check(row: &Value) -> Result<(), String> {
     )
 }
 
-fn run(rows: &[Value], name: &str, least: usize) {
-    Gate { name, rows: least }.run(rows, |row| text(row, "id").to_owned(), check);
-}
-
 #[test]
 fn classic_condition() {
-    if let Some(path) = shared("golden/classic/condition.jsonl") {
-        run(&jsonl(&path), "classic-condition", 11490);
-    }
-    run(
-        &jsonl(&fixture("classic/condition.jsonl")),
-        "classic-condition-own",
-        552,
-    );
+    Gate::new("classic-condition", 11490).shared("golden/classic/condition.jsonl", id, check);
+    Gate::new("classic-condition-own", 552).fixture("classic/condition.jsonl", id, check);
 }

@@ -12,10 +12,7 @@ use proptest::{
 };
 use serde_json::Value;
 
-use crate::{
-    kyverno::text,
-    support::{Gate, fixture, jsonl, shared},
-};
+use crate::support::{Gate, id, same, text};
 
 /// A resource as the command line reads it: all numbers are doubles.
 pub(crate) fn doubles(value: Data) -> Data {
@@ -55,23 +52,13 @@ fn check(row: &Value) -> Result<(), String> {
         text(row, "path").to_owned(),
         text(row, "message").to_owned(),
     );
-    if ours == theirs {
-        Ok(())
-    } else {
-        Err(format!("ours {ours:?}, expected {theirs:?}"))
-    }
-}
-
-fn run(rows: &[Value], name: &str, least: usize) {
-    Gate { name, rows: least }.run(rows, |row| text(row, "id").to_owned(), check);
+    same(&ours, &theirs)
 }
 
 #[test]
 fn classic_pattern() {
-    if let Some(path) = shared("golden/classic/pattern.jsonl") {
-        run(&jsonl(&path), "classic-pattern", 8419);
-    }
-    run(&jsonl(&fixture("classic/pattern.jsonl")), "classic-pattern-own", 440);
+    Gate::new("classic-pattern", 8419).shared("golden/classic/pattern.jsonl", id, check);
+    Gate::new("classic-pattern-own", 440).fixture("classic/pattern.jsonl", id, check);
 }
 
 /// Any value, with keys and strings that are significant in patterns.

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     classic_pattern::{data, doubles},
-    kyverno::text,
-    support::{Gate, fixture, jsonl, shared},
+    support::{Gate, id, text},
 };
 
 fn checks(evaluation: &Evaluation) -> Vec<Value> {
@@ -134,14 +133,8 @@ fn check(row: &Value) -> Result<(), String> {
     }
 }
 
-fn run(rows: &[Value], name: &str, least: usize) {
-    Gate { name, rows: least }.run(rows, |row| text(row, "id").to_owned(), check);
-}
-
 #[test]
 fn classic_pod_security() {
-    if let Some(path) = shared("golden/classic/pss.jsonl") {
-        run(&jsonl(&path), "classic-pod-security", 2030);
-    }
-    run(&jsonl(&fixture("classic/pss.jsonl")), "classic-pod-security-own", 87);
+    Gate::new("classic-pod-security", 2030).shared("golden/classic/pss.jsonl", id, check);
+    Gate::new("classic-pod-security-own", 87).fixture("classic/pss.jsonl", id, check);
 }

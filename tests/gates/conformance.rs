@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use crate::{
-    support::{Gate, fixture, jsonl, shared},
+    support::{self, Gate, fixture, jsonl, shared},
     textproto::{self, Message},
 };
 
@@ -234,7 +234,7 @@ fn same(a: Val<'_>, b: Val<'_>) -> bool {
 }
 
 fn analyse(row: &Row, env: &Env) -> Result<Checked, String> {
-    let mut options: ParseOptions = profile().syntax.clone();
+    let mut options: ParseOptions = profile().syntax;
     if row.disable_macros {
         options.macros = Macros::NONE;
     }
@@ -315,11 +315,7 @@ fn cel_spec() {
     };
     let mut rows: Vec<Row> = jsonl(&path);
     rows.retain(|row| !row.proto);
-    Gate {
-        name: "cel-conformance",
-        rows: 1783,
-    }
-    .run(&named(rows), |(id, _)| id.clone(), |(_, row)| judge(row));
+    Gate::new("cel-conformance", 1783).run(&named(rows), |(id, _)| id.clone(), |(_, row)| judge(row));
 }
 
 /// An expression with `i`, an int, and `w`, an int that may be null, and cel-go's answer.
@@ -370,21 +366,13 @@ fn probe(probe: &Probe) -> (Option<String>, String) {
 #[test]
 fn unchecked_and_wrapped() {
     let rows: Vec<Probe> = jsonl(&fixture("cel/cel-spec-answers.jsonl"));
-    Gate {
-        name: "cel-spec-own",
-        rows: 100,
-    }
-    .run(
+    Gate::new("cel-spec-own", 100).run(
         &rows,
         |row| format!("{}{}", if row.unchecked { "unchecked " } else { "" }, row.expr),
         |row| {
             let got = probe(row);
             let want = (row.declared.clone(), row.answer.clone());
-            if got == want {
-                Ok(())
-            } else {
-                Err(format!("want {want:?}, got {got:?}"))
-            }
+            support::same(&got, &want)
         },
     );
 }

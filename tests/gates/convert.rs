@@ -12,11 +12,7 @@ use kyvtest::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Gate, fixture, jsonl, read, shared};
-
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
+use crate::support::{Gate, fixture, id, jsonl, read, shared, text};
 
 /// Policies and exceptions of texts.
 fn loaded(policy: &str, exceptions: &str) -> Loaded {
@@ -268,11 +264,7 @@ fn convert_cases() {
     let index: Value = serde_json::from_str(&read(&folder.join("index.json"))).expect("JSON");
     let cases = index["cases"].as_array().expect("cases");
     let discovery = Discovery::kubernetes();
-    Gate {
-        name: "vap-generation",
-        rows: 79,
-    }
-    .run(
+    Gate::new("vap-generation", 79).run(
         cases,
         |case| text(case, "case").to_owned(),
         |case| check_case(&folder.join(text(case, "case")), case, &discovery),
@@ -319,15 +311,7 @@ fn check_hazard(row: &Value, discovery: &Discovery) -> Result<(), String> {
 fn convert_hazards() {
     let rows: Vec<Value> = jsonl(&fixture("convert/hazards.jsonl"));
     let discovery = Discovery::kubernetes();
-    Gate {
-        name: "convert-hazards",
-        rows: 58,
-    }
-    .run(
-        &rows,
-        |row| text(row, "id").to_owned(),
-        |row| check_hazard(row, &discovery),
-    );
+    Gate::new("convert-hazards", 58).run(&rows, id, |row| check_hazard(row, &discovery));
 }
 
 /// A policy that requests generation converts the same with force as without, and one that does not converts as if it

@@ -85,9 +85,5 @@ fn suites() {
             row.failed.unwrap_or_default()
         ))
     };
-    let gate = Gate {
-        name: "kyverno-cli-suites",
-        rows: 512,
-    };
-    gate.run(&rows, |row| row.suite.clone(), check);
+    Gate::new("kyverno-cli-suites", 512).run(&rows, |row| row.suite.clone(), check);
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kyverno_live::{Corpus, corpus},
-    support::{Gate, fixture, jsonl, read, shared},
+    support::{Gate, fixture, id, jsonl, read, shared, text},
 };
 
 /// What the clusters of the reference data served, besides Kubernetes' own kinds.
@@ -25,10 +25,6 @@ pub(crate) fn settings() -> Settings {
         discovery,
         ..Settings::default()
     }
-}
-
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn documents(path: &Path) -> Vec<Value> {
@@ -187,11 +183,7 @@ fn hazards() {
         .collect();
     folders.sort();
     let settings = settings();
-    let gate = Gate {
-        name: "hazards",
-        rows: 58,
-    };
-    gate.run(
+    Gate::new("hazards", 58).run(
         &folders,
         |path| path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         |path| check_hazard(path, &settings),
@@ -236,10 +228,7 @@ fn live_pairs_of_hazards() {
     let rows: Vec<Value> = jsonl(&path);
     let rows: Vec<Value> = rows.into_iter().filter(|row| row.get("request").is_some()).collect();
     let settings = settings();
-    let gate = Gate {
-        name: "live-hazards",
-        rows: 50,
-    };
+    let gate = Gate::new("live-hazards", 50);
     let id = |row: &Value| format!("{} {} {}", text(row, "id"), text(row, "variant"), text(row, "config"));
     gate.run(&rows, id, |row| check_live_hazard(row, &settings));
 }
@@ -251,10 +240,7 @@ fn live_pairs_of_conversions() {
     };
     let rows: Vec<Value> = jsonl(&path);
     let settings = settings();
-    let gate = Gate {
-        name: "live-conversions",
-        rows: 408,
-    };
+    let gate = Gate::new("live-conversions", 408);
     let id = |row: &Value| format!("{} {}", text(row, "source"), text(row, "request_tag"));
     gate.run(&rows, id, |row| check_pair(row, &settings));
 }
@@ -298,11 +284,7 @@ fn live_pairs_of_verdicts() {
         discovery: corpus.discovery.clone(),
         ..Settings::default()
     };
-    let gate = Gate {
-        name: "live-verdict-pairs",
-        rows: 4_070,
-    };
-    gate.run(
+    Gate::new("live-verdict-pairs", 4_070).run(
         &rows,
         |(line, _)| format!("line-{}", line + 1),
         |(_, row)| check_verdict_pair(row, &corpus, &settings),
@@ -366,11 +348,7 @@ fn live_pairs_of_own_vectors() {
         name: "live-pairs",
         rows: rows.len().max(1),
     };
-    gate.run(
-        &rows,
-        |row| text(row, "id").to_owned(),
-        |row| check_pair(row, &settings),
-    );
+    gate.run(&rows, id, |row| check_pair(row, &settings));
     assert!(counts.len() == 3, "{counts:?}");
 }
 
@@ -379,15 +357,7 @@ fn live_pairs_of_own_vectors() {
 fn own_pairs() {
     let rows: Vec<Value> = jsonl(&fixture("eval/pairs.jsonl"));
     let settings = settings();
-    let gate = Gate {
-        name: "live-pairs-own",
-        rows: 113,
-    };
-    gate.run(
-        &rows,
-        |row| text(row, "id").to_owned(),
-        |row| check_pair(row, &settings),
-    );
+    Gate::new("live-pairs-own", 113).run(&rows, id, |row| check_pair(row, &settings));
 }
 
 fn check_kyverno(row: &Value, settings: &Settings) -> Result<(), String> {
@@ -413,15 +383,7 @@ fn live_verdicts_of_own_vectors() {
         .filter(|row| row["observed"]["allowed"].is_boolean())
         .collect();
     let settings = settings();
-    let gate = Gate {
-        name: "live-answers",
-        rows: 1_500,
-    };
-    gate.run(
-        &rows,
-        |row| text(row, "id").to_owned(),
-        |row| check_kyverno(row, &settings),
-    );
+    Gate::new("live-answers", 1_500).run(&rows, id, |row| check_kyverno(row, &settings));
 }
 
 fn check_native(row: &Value, settings: &Settings) -> Result<(), String> {
@@ -448,13 +410,5 @@ fn native_vectors() {
     };
     let rows: Vec<Value> = rows.iter().filter(plain).cloned().collect();
     let settings = settings();
-    let gate = Gate {
-        name: "eval-native",
-        rows: 1_400,
-    };
-    gate.run(
-        &rows,
-        |row| text(row, "id").to_owned(),
-        |row| check_native(row, &settings),
-    );
+    Gate::new("eval-native", 1_400).run(&rows, id, |row| check_native(row, &settings));
 }

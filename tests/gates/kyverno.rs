@@ -14,11 +14,7 @@ use kyvtest::{
 };
 use serde_json::Value;
 
-use crate::support::{Gate, fixture, jsonl, shared};
-
-pub(crate) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
+use crate::support::{Gate, id, same, text};
 
 /// Reads policies or exceptions from text.
 pub(crate) fn read(text: &str, purpose: Purpose, loaded: &mut Loaded) {
@@ -84,23 +80,13 @@ fn check(row: &Value) -> Result<(), String> {
             )
         })
         .collect();
-    if ours == theirs {
-        Ok(())
-    } else {
-        Err(format!("ours {ours:?}, expected {theirs:?}"))
-    }
-}
-
-fn run(rows: &[Value], name: &str, least: usize) {
-    Gate { name, rows: least }.run(rows, |row| text(row, "id").to_owned(), check);
+    same(&ours, &theirs)
 }
 
 #[test]
 fn classic_rules() {
-    if let Some(path) = shared("golden/classic/rule.jsonl") {
-        run(&jsonl(&path), "kyverno-rule", 617);
-    }
-    run(&jsonl(&fixture("classic/rule.jsonl")), "kyverno-rule-own", 227);
+    Gate::new("kyverno-rule", 617).shared("golden/classic/rule.jsonl", id, check);
+    Gate::new("kyverno-rule-own", 227).fixture("classic/rule.jsonl", id, check);
 }
 
 #[test]

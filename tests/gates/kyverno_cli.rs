@@ -175,11 +175,7 @@ fn engine_silence() {
         recorded.entry(line.question()).or_default().insert(rule);
     }
     let silent: Vec<&(String, Line)> = lines.iter().filter(|(_, line)| line.is_silent()).collect();
-    Gate {
-        name: "kyverno-cli-silence",
-        rows: 1040,
-    }
-    .run(
+    Gate::new("kyverno-cli-silence", 1040).run(
         &silent,
         |(id, _)| id.clone(),
         |(_, line)| {
@@ -199,11 +195,7 @@ fn engine_silence() {
 #[test]
 fn engine_status() {
     let Some(lines) = lines() else { return };
-    Gate {
-        name: "kyverno-cli-status",
-        rows: 4539,
-    }
-    .run(
+    Gate::new("kyverno-cli-status", 4539).run(
         &lines,
         |(id, _)| id.clone(),
         |(_, line)| {
@@ -220,11 +212,7 @@ fn engine_status() {
 #[test]
 fn engine_message() {
     let Some(lines) = lines() else { return };
-    Gate {
-        name: "kyverno-cli-message",
-        rows: 4539,
-    }
-    .run(
+    Gate::new("kyverno-cli-message", 4539).run(
         &lines,
         |(id, _)| id.clone(),
         |(_, line)| {
@@ -248,11 +236,7 @@ fn engine_message() {
 fn engine_patched() {
     let Some(lines) = lines() else { return };
     let lines: Vec<(String, Line)> = lines.into_iter().filter(|(_, line)| line.patched.is_some()).collect();
-    Gate {
-        name: "kyverno-cli-patched",
-        rows: 142,
-    }
-    .run(
+    Gate::new("kyverno-cli-patched", 142).run(
         &lines,
         |(id, _)| id.clone(),
         |(_, line)| {
@@ -276,11 +260,7 @@ fn engine_objects() {
     let Some(lines) = lines() else { return };
     let has_objects = |line: &Line| line.target.is_some() || line.generated.is_some();
     let lines: Vec<(String, Line)> = lines.into_iter().filter(|(_, line)| has_objects(line)).collect();
-    Gate {
-        name: "kyverno-cli-objects",
-        rows: 34,
-    }
-    .run(
+    Gate::new("kyverno-cli-objects", 34).run(
         &lines,
         |(id, _)| id.clone(),
         |(_, line)| {
@@ -340,11 +320,7 @@ fn checks() {
             (if *count == 0 { id } else { format!("{id} ({count})") }, check)
         })
         .collect();
-    Gate {
-        name: "kyverno-cli-checks",
-        rows: 3638,
-    }
-    .run(
+    Gate::new("kyverno-cli-checks", 3638).run(
         &checks,
         |(id, _)| id.clone(),
         |(_, check)| {

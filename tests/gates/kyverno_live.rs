@@ -24,8 +24,8 @@ use kyvtest::{
 use serde_json::{Value, json};
 
 use crate::{
-    kyverno::{read, text},
-    support::{self, Gate, fixture, jsonl, shared},
+    kyverno::read,
+    support::{self, Gate, fixture, id, jsonl, shared, text},
 };
 
 /// What the clusters of the reference data served, besides Kubernetes' own kinds.
@@ -340,11 +340,7 @@ fn check_refused(row: &Value, discovery: &Discovery) -> Result<(), String> {
 fn run_vectors(rows: &[Value], name: &str, least: usize, judge: Judge) {
     let discovery = discovery("");
     let rows: Vec<&Value> = rows.iter().filter(decided).collect();
-    Gate { name, rows: least }.run(
-        &rows,
-        |row| text(row, "id").to_owned(),
-        |row| check_vector(row, &discovery, judge),
-    );
+    Gate { name, rows: least }.run(&rows, |row| id(row), |row| check_vector(row, &discovery, judge));
 }
 
 /// The messages of all rows: those of denied requests, and those of rejected policies.
@@ -354,7 +350,7 @@ fn run_texts(rows: &[Value], name: &str, least: usize) {
     let rows: Vec<&Value> = rows.iter().filter(has_message).collect();
     Gate { name, rows: least }.run(
         &rows,
-        |row| text(row, "id").to_owned(),
+        |row| id(row),
         |row| {
             if row.get("observed").is_none() {
                 check_refused(row, &discovery)

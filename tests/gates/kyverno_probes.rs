@@ -83,11 +83,7 @@ fn native_policies() {
         runs.entry(&line.suite)
             .or_insert_with(|| cases(&root.join(&line.suite)));
     }
-    let gate = Gate {
-        name: "kyverno-probes",
-        rows: 25,
-    };
-    gate.run(
+    Gate::new("kyverno-probes", 25).run(
         &lines,
         |line| format!("{} {}", line.suite, line.number),
         |line| {

@@ -15,20 +15,8 @@ use serde_json::{Map, Value, json};
 use crate::{
     eval::namespaces,
     kyverno_live::corpus,
-    support::{Gate, fixture, jsonl, print_count, shared},
+    support::{Gate, fixture, id, items, jsonl, print_count, shared, text},
 };
-
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn id(row: &Value) -> String {
-    text(row, "id").to_owned()
-}
-
-fn items<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
-    value.get(key).and_then(Value::as_array).into_iter().flatten()
-}
 
 /// The error with all causes in order, the warnings, and the stored spec.
 fn check_static(row: &Value) -> Result<(), String> {
@@ -72,18 +60,8 @@ fn check_static(row: &Value) -> Result<(), String> {
 
 #[test]
 fn refusals() {
-    let gate = Gate {
-        name: "map-static-own",
-        rows: 92,
-    };
-    gate.run(&jsonl(&fixture("map/static.jsonl")), id, check_static);
-    if let Some(path) = shared("golden/map/static.jsonl") {
-        let gate = Gate {
-            name: "map-static",
-            rows: 183,
-        };
-        gate.run(&jsonl(&path), id, check_static);
-    }
+    Gate::new("map-static-own", 92).fixture("map/static.jsonl", id, check_static);
+    Gate::new("map-static", 183).shared("golden/map/static.jsonl", id, check_static);
 }
 
 /// The objects of a row, the definitions of custom kinds included.
@@ -190,18 +168,8 @@ fn check_vector(row: &Value) -> Result<(), String> {
 
 #[test]
 fn vectors() {
-    let gate = Gate {
-        name: "map-vectors-own",
-        rows: 80,
-    };
-    gate.run(&jsonl(&fixture("map/vectors.jsonl")), id, check_vector);
-    if let Some(path) = shared("golden/map/vectors.jsonl") {
-        let gate = Gate {
-            name: "map-vectors",
-            rows: 884,
-        };
-        gate.run(&jsonl(&path), id, check_vector);
-    }
+    Gate::new("map-vectors-own", 80).fixture("map/vectors.jsonl", id, check_vector);
+    Gate::new("map-vectors", 884).shared("golden/map/vectors.jsonl", id, check_vector);
 }
 
 /// Fields that the server makes up.
@@ -272,11 +240,7 @@ fn completed_objects() {
     };
     let rows: Vec<Value> = jsonl(&path);
     let rows: Vec<Value> = rows.into_iter().filter(is_completed).collect();
-    let gate = Gate {
-        name: "map-completed",
-        rows: 800,
-    };
-    gate.run(&rows, id, check_completed);
+    Gate::new("map-completed", 800).run(&rows, id, check_completed);
 }
 
 /// The policy and the exceptions of a row as they are stored.
@@ -371,18 +335,8 @@ fn compare_generated(row: &Value, loaded: &Loaded) -> Result<(), String> {
 
 #[test]
 fn generated() {
-    let gate = Gate {
-        name: "map-generated-own",
-        rows: 60,
-    };
-    gate.run(&jsonl(&fixture("map/generated.jsonl")), id, check_generated);
-    if let Some(path) = shared("golden/map/generated.jsonl") {
-        let gate = Gate {
-            name: "map-generated",
-            rows: 366,
-        };
-        gate.run(&jsonl(&path), id, check_generated);
-    }
+    Gate::new("map-generated-own", 60).fixture("map/generated.jsonl", id, check_generated);
+    Gate::new("map-generated", 366).shared("golden/map/generated.jsonl", id, check_generated);
 }
 
 /// If the order of policies is undefined, one outcome was recorded: that of the given order or of its reverse. The
@@ -524,11 +478,7 @@ fn live_pairs_of_the_corpus() {
         discovery: corpus.discovery.clone(),
         ..Settings::default()
     };
-    let gate = Gate {
-        name: "map-live-corpus",
-        rows: 62,
-    };
-    gate.run(&rows, id, |row| {
+    Gate::new("map-live-corpus", 62).run(&rows, id, |row| {
         let (mut policy, object) = corpus.row(row)?;
         if row["pod_controllers_off"] == true {
             policy["spec"]["autogen"]["podControllers"] = json!({"controllers": []});

@@ -19,15 +19,7 @@ use kyvtest::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Gate, fixture, jsonl, read, shared};
-
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn id(row: &Value) -> String {
-    text(row, "id").to_owned()
-}
+use crate::support::{Gate, id, jsonl, read, shared, text};
 
 fn strings(value: Option<&Value>) -> Option<Vec<String>> {
     let list = value?.as_array()?;
@@ -326,47 +318,23 @@ fn check_constraints(row: &Value) -> Result<(), String> {
 
 #[test]
 fn matching_constraints() {
-    let gate = Gate {
-        name: "matching-constraints",
-        rows: 360,
-    };
-    gate.run(&jsonl(&fixture("classic/constraints.jsonl")), id, check_constraints);
+    Gate::new("matching-constraints", 360).fixture("classic/constraints.jsonl", id, check_constraints);
 }
 
 #[test]
 fn matching_classic() {
-    if let Some(path) = shared("golden/classic/match.jsonl") {
-        let gate = Gate {
-            name: "matching-classic",
-            rows: 2507,
-        };
-        gate.run(&jsonl(&path), id, check_match);
-    }
+    Gate::new("matching-classic", 2507).shared("golden/classic/match.jsonl", id, check_match);
 }
 
 #[test]
 fn matching_kinds() {
-    if let Some(path) = shared("golden/classic/kindselector.jsonl") {
-        let gate = Gate {
-            name: "matching-kinds",
-            rows: 80,
-        };
-        gate.run(&jsonl(&path), id, check_kind);
-    }
+    Gate::new("matching-kinds", 80).shared("golden/classic/kindselector.jsonl", id, check_kind);
 }
 
 #[test]
 fn matching_own() {
-    let gate = Gate {
-        name: "matching-own",
-        rows: 491,
-    };
-    gate.run(&jsonl(&fixture("classic/match.jsonl")), id, check_match);
-    let gate = Gate {
-        name: "matching-own-kinds",
-        rows: 80,
-    };
-    gate.run(&jsonl(&fixture("classic/kindselector.jsonl")), id, check_kind);
+    Gate::new("matching-own", 491).fixture("classic/match.jsonl", id, check_match);
+    Gate::new("matching-own-kinds", 80).fixture("classic/kindselector.jsonl", id, check_kind);
 }
 
 /// Describes a resource of a table in one line.
@@ -393,10 +361,7 @@ fn matching_discovery() {
     if let Some(path) = shared("golden/apiserver/discovery.tsv") {
         let file = Sources::new().add("discovery.tsv", "");
         let served = Discovery::from_tsv(&read(&path), file).expect("a table");
-        let gate = Gate {
-            name: "matching-discovery",
-            rows: 110,
-        };
+        let gate = Gate::new("matching-discovery", 110);
         let rows: Vec<Arc<Resource>> = discovery.iter().cloned().collect();
         gate.run(
             &rows,
@@ -419,10 +384,7 @@ fn matching_discovery() {
             .into_iter()
             .filter(|row| text(row, "group") != "storagemigration.k8s.io")
             .collect();
-        let gate = Gate {
-            name: "matching-universe",
-            rows: 106,
-        };
+        let gate = Gate::new("matching-universe", 106);
         let name =
             |row: &Value| GroupVersionResource::new(text(row, "group"), text(row, "version"), text(row, "resource"));
         gate.run(
@@ -457,21 +419,10 @@ fn matching_discovery() {
 fn matching_witnesses() {
     if let Some(path) = shared("golden/match/vectors.jsonl") {
         let rows: Vec<(usize, Value)> = jsonl(&path).into_iter().enumerate().collect();
-        let gate = Gate {
-            name: "matching-witnesses",
-            rows: 2000,
-        };
+        let gate = Gate::new("matching-witnesses", 2000);
         let id = |(line, row): &(usize, Value)| format!("{}@{}", text(row, "case"), line + 1);
         gate.run(&rows, id, |(_, row)| check_witness(row));
-        let gate = Gate {
-            name: "matching-native-witnesses",
-            rows: 2000,
-        };
-        gate.run(&rows, id, |(_, row)| check_native_witness(row));
-        let gate = Gate {
-            name: "matching-paths",
-            rows: 2000,
-        };
-        gate.run(&rows, id, |(_, row)| check_path(row));
+        Gate::new("matching-native-witnesses", 2000).run(&rows, id, |(_, row)| check_native_witness(row));
+        Gate::new("matching-paths", 2000).run(&rows, id, |(_, row)| check_path(row));
     }
 }

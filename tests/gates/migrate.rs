@@ -21,8 +21,8 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use crate::{
-    kyverno::{read, text},
-    support::{self, Gate, jsonl, print_count, shared},
+    kyverno::read,
+    support::{self, Gate, jsonl, print_count, shared, text},
 };
 
 /// Of all rules of the corpus, in per cent: how many are translated, and how many of these proven.

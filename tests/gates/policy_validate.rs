@@ -8,15 +8,7 @@ use kyvtest::{
 };
 use serde_json::Value;
 
-use crate::support::{Gate, fixture, jsonl, shared};
-
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn id(row: &Value) -> String {
-    text(row, "id").to_owned()
-}
+use crate::support::{Gate, id, text};
 
 fn check(row: &Value) -> Result<(), String> {
     let policy = text(row, "policy");
@@ -75,23 +67,10 @@ const ROWS: usize = 236;
 
 #[test]
 fn policy_validate_own() {
-    let rows: Vec<Value> = jsonl(&fixture("classic/policyvalidate.jsonl"));
-    Gate {
-        name: "policy-validate-own",
-        rows: ROWS,
-    }
-    .run(&rows, id, check);
+    Gate::new("policy-validate-own", ROWS).fixture("classic/policyvalidate.jsonl", id, check);
 }
 
 #[test]
 fn policy_validate_shared() {
-    let Some(path) = shared("golden/classic/policyvalidate.jsonl") else {
-        return;
-    };
-    let rows: Vec<Value> = jsonl(&path);
-    Gate {
-        name: "policy-validate",
-        rows: 682,
-    }
-    .run(&rows, id, check);
+    Gate::new("policy-validate", 682).shared("golden/classic/policyvalidate.jsonl", id, check);
 }

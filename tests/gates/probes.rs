@@ -263,9 +263,5 @@ fn probes_of_the_command_line() {
         return;
     };
     let rows = all(&base);
-    Gate {
-        name: "kyverno-probes",
-        rows: 64,
-    }
-    .run(&rows, |probe| probe.id.clone(), |probe| check(&base, probe));
+    Gate::new("kyverno-probes", 64).run(&rows, |probe| probe.id.clone(), |probe| check(&base, probe));
 }

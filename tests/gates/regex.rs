@@ -104,9 +104,5 @@ fn regex() {
     for file in ["error", "syntax", "replace", "split", "empty"] {
         rows.extend(jsonl::<Row>(&fixture(&format!("regex/{file}.jsonl"))));
     }
-    Gate {
-        name: "regex",
-        rows: 340,
-    }
-    .run(&rows, |row| row.id.clone(), check);
+    Gate::new("regex", 340).run(&rows, |row| row.id.clone(), check);
 }

@@ -9,10 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{
-    kyverno::text,
-    support::{Gate, jsonl, shared},
-};
+use crate::support::{Gate, id, jsonl, shared, text};
 
 fn run(folder: &Path, args: &[&str]) -> Result<Value, String> {
     let output = Command::new(env!("CARGO_BIN_EXE_kyvtest"))
@@ -98,28 +95,20 @@ fn live_rows_as_suites() {
         .into_iter()
         .partition(|row| row["observed"]["allowed"] == json!(false));
     let rows: Vec<Value> = ten(refused).into_iter().chain(ten(admitted)).collect();
-    Gate {
-        name: "kyverno-live-binary",
-        rows: 20,
-    }
-    .run(
-        &rows,
-        |row| text(row, "id").to_owned(),
-        |row| {
-            let report = run(&suite_of(row), &[])?;
-            let denial = cases(&report).find(|case| case["kyverno"]["effect"] == "deny");
-            let observed = &row["observed"];
-            if denial.is_none() != observed["allowed"].as_bool().unwrap_or_default() {
-                return Err(format!("{report}; observed {observed}"));
-            }
-            let message = denial.map_or("", |case| text(&case["kyverno"], "message"));
-            if text(observed, "message").contains(message) {
-                Ok(())
-            } else {
-                Err(format!("{message:?}; observed {observed}"))
-            }
-        },
-    );
+    Gate::new("kyverno-live-binary", 20).run(&rows, id, |row| {
+        let report = run(&suite_of(row), &[])?;
+        let denial = cases(&report).find(|case| case["kyverno"]["effect"] == "deny");
+        let observed = &row["observed"];
+        if denial.is_none() != observed["allowed"].as_bool().unwrap_or_default() {
+            return Err(format!("{report}; observed {observed}"));
+        }
+        let message = denial.map_or("", |case| text(&case["kyverno"], "message"));
+        if text(observed, "message").contains(message) {
+            Ok(())
+        } else {
+            Err(format!("{message:?}; observed {observed}"))
+        }
+    });
 }
 
 #[test]
@@ -132,11 +121,7 @@ fn suites_of_the_corpus() {
     let cel = cel.filter(|suite| suite.contains("-cel/") || suite.contains("-vpol/"));
     let suites: BTreeSet<&str> = cel.collect();
     let suites = ten(suites.into_iter().collect());
-    Gate {
-        name: "kyverno-cli-binary",
-        rows: 10,
-    }
-    .run(
+    Gate::new("kyverno-cli-binary", 10).run(
         &suites,
         |suite| (*suite).to_owned(),
         |suite| {

@@ -81,11 +81,7 @@ fn suite_load() {
         return;
     };
     let rows: Vec<Row> = jsonl(&path);
-    let gate = Gate {
-        name: "suite-load",
-        rows: 512,
-    };
-    gate.run(&rows, |row| row.suite.clone(), |row| check(&corpus, row));
+    Gate::new("suite-load", 512).run(&rows, |row| row.suite.clone(), |row| check(&corpus, row));
     let found = suite::discover(&Disk, &corpus.to_string_lossy(), &Options::default()).expect("a folder");
     assert_eq!(found.len(), rows.len());
 }

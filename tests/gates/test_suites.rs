@@ -9,10 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{
-    kyverno::text,
-    support::{Gate, jsonl, shared},
-};
+use crate::support::{Gate, id, jsonl, shared, text};
 
 /// Policy, rule, resource, result and reason of a printed line.
 type Line = [String; 5];
@@ -100,7 +97,7 @@ fn gate(name: &str, path: &str, rows: usize) {
         return;
     };
     let list: Vec<Value> = jsonl(&path);
-    Gate { name, rows }.run(&list, |row| text(row, "id").to_owned(), check);
+    Gate { name, rows }.run(&list, id, check);
 }
 
 #[test]

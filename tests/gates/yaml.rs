@@ -183,10 +183,7 @@ fn check(row: &Row) -> Result<(), String> {
 #[test]
 fn yaml() {
     let own: Vec<Row> = rows(&fixture("yaml/vectors.jsonl"));
-    let gate = Gate {
-        name: "yaml",
-        rows: 663,
-    };
+    let gate = Gate::new("yaml", 663);
     gate.run(&own, |row| row.id.clone(), check);
     if let Some(path) = shared("golden/yaml/vectors.jsonl") {
         gate.run(&rows::<Row>(&path), |row| row.id.clone(), check);
@@ -273,11 +270,7 @@ fn yaml_places() {
         std::fs::write(&path, lines.collect::<String>()).expect("the fixture can be written");
         return;
     }
-    let gate = Gate {
-        name: "yaml-places",
-        rows: 190,
-    };
-    gate.run(
+    Gate::new("yaml-places", 190).run(
         &expected,
         |places| places.id.clone(),
         |expected| {

@@ -359,9 +359,9 @@ impl Mutation {
                     policy.match_conditions.remove(c);
                 });
             }
-            for v in 0..whole.validations.len() {
+            for v in 0..whole.rules.validations.len() {
                 without(self, format!("validation {v}"), &|policy| {
-                    policy.validations.remove(v);
+                    policy.rules.validations.remove(v);
                 });
             }
             self.suite.policies.policies[i] = Policy::Native(whole);

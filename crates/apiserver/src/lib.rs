@@ -28,7 +28,7 @@ mod select;
 mod server;
 mod warning;
 
-pub use check::{check, check_mutating};
+pub use check::check;
 pub use mutate::{DeniedBy, Mutated, MutationDenial, rerun_plugins};
 pub use mutating::CompiledMutatingPolicy;
 pub use offline::OfflineMutation;

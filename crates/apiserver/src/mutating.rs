@@ -39,7 +39,7 @@ impl CompiledMutatingPolicy {
     }
 
     fn with_mutators(policy: &MutatingAdmissionPolicy, mutator: Mutator, without_params: Option<Mutator>) -> Self {
-        let reinvocation = policy.reinvocation_policy.as_ref();
+        let reinvocation = policy.rules.reinvocation_policy.as_ref();
         Self {
             name: policy.metadata.name.value.clone(),
             constraints: policy.match_constraints.clone(),
@@ -77,7 +77,7 @@ impl CompiledMutatingPolicy {
 fn parts(policy: &MutatingAdmissionPolicy) -> MutatorParts<'_> {
     let conditions = policy.match_conditions.iter();
     let variables = policy.variables.iter();
-    let mutations = policy.mutations.iter().filter_map(|mutation| {
+    let mutations = policy.rules.mutations.iter().filter_map(|mutation| {
         let (kind, body) = match mutation.patch_type.value.as_str() {
             "ApplyConfiguration" => (PatchKind::ApplyConfiguration, &mutation.apply_configuration),
             "JSONPatch" => (PatchKind::JsonPatch, &mutation.json_patch),

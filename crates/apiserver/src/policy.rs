@@ -10,7 +10,7 @@ use kyvtest_cel::{
 use kyvtest_model::{
     kube::{self, Facts},
     policy::{
-        self, LabelSelector, MatchConstraints, MutatingAdmissionPolicyBinding, ParamKind, Text,
+        self, AdmissionPolicyBinding, LabelSelector, MatchConstraints, MutatingAdmissionPolicyBinding, ParamKind, Text,
         ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidationAction,
     },
     verdict::Effect,
@@ -78,6 +78,7 @@ impl CompiledNativePolicy {
             param_kind: policy.param_kind.clone(),
             failure_policy: Failure::named(policy.failure_policy.as_ref()),
             reasons: policy
+                .rules
                 .validations
                 .iter()
                 .map(|validation| reason(&validation.reason))
@@ -139,6 +140,7 @@ fn parts(policy: &ValidatingAdmissionPolicy) -> Parts<'_> {
             .map(|variable| (variable.name.value.as_str(), variable.expression.text()))
             .collect(),
         validations: policy
+            .rules
             .validations
             .iter()
             .map(|validation| ValidationText {
@@ -148,6 +150,7 @@ fn parts(policy: &ValidatingAdmissionPolicy) -> Parts<'_> {
             })
             .collect(),
         audit_annotations: policy
+            .rules
             .audit_annotations
             .iter()
             .map(|annotation| (annotation.key.value.as_str(), annotation.value_expression.text()))
@@ -187,29 +190,25 @@ impl ParamRef {
 }
 
 impl Binding {
-    /// Prepares a binding. Actions that the API does not have are left out.
+    /// Prepares the binding of a validating policy. Actions that the API does not have are left out.
     pub fn new(binding: &ValidatingAdmissionPolicyBinding) -> Self {
-        Self {
-            name: binding.metadata.name.value.clone(),
-            policy: binding.policy_name.value.clone(),
-            match_resources: binding.match_resources.clone(),
-            params: binding.param_ref.as_ref().map(ParamRef::new),
-            actions: binding
-                .validation_actions
-                .iter()
-                .filter_map(|action| ValidationAction::from_text(&action.value))
-                .collect(),
-        }
+        let actions = binding.validation_actions.iter();
+        let actions = actions.filter_map(|action| ValidationAction::from_text(&action.value));
+        Self::with_actions(binding, actions.collect())
     }
 
     /// Prepares the binding of a mutating policy, which has no actions.
     pub fn mutating(binding: &MutatingAdmissionPolicyBinding) -> Self {
+        Self::with_actions(binding, Vec::new())
+    }
+
+    fn with_actions<A>(binding: &AdmissionPolicyBinding<A>, actions: Vec<ValidationAction>) -> Self {
         Self {
             name: binding.metadata.name.value.clone(),
             policy: binding.policy_name.value.clone(),
             match_resources: binding.match_resources.clone(),
             params: binding.param_ref.as_ref().map(ParamRef::new),
-            actions: Vec::new(),
+            actions,
         }
     }
 

@@ -221,13 +221,6 @@ impl Library {
         function
     }
 
-    /// Removes an overload by id.
-    pub fn remove_overload(&mut self, name: &str, id: &str) {
-        if let Some(function) = self.functions.get_mut(name) {
-            function.overloads.retain(|overload| overload.id != id);
-        }
-    }
-
     /// Declares a type name.
     pub fn add_type(&mut self, name: &'static str, t: Type) {
         self.add_namespace(name);

@@ -127,11 +127,27 @@ impl Gvr {
     }
 }
 
-/// The lookups of libraries. Every method has a default: an error that names the missing data.
+/// The lookups of libraries.
+///
+/// Every method has a default: the result of the host behind this one or, if there is none, an error that names the missing
+/// data.
 pub trait Host {
+    /// The host behind this one, which decides everything that this one leaves to the defaults.
+    fn base(&self) -> Option<&dyn Host> {
+        None
+    }
+
+    /// The host whose clock, random numbers and observer this one shares.
+    fn ambient(&self) -> Option<&dyn Host> {
+        self.base()
+    }
+
     /// `resource.Get`; a missing object is a `null` document.
     fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> HostResult {
-        Err(format!("no mock for resource `{resource}` of `{api_version}`: {namespace}/{name}").into())
+        match self.base() {
+            Some(base) => base.resource_get(api_version, resource, namespace, name),
+            None => Err(format!("no mock for resource `{resource}` of `{api_version}`: {namespace}/{name}").into()),
+        }
     }
 
     /// `resource.List`; the result has `items`.
@@ -140,26 +156,40 @@ pub trait Host {
         api_version: &str,
         resource: &str,
         namespace: &str,
-        _labels: &[(String, String)],
+        labels: &[(String, String)],
     ) -> HostResult {
-        Err(format!("no mock for the list of resource `{resource}` of `{api_version}` in `{namespace}`").into())
+        match self.base() {
+            Some(base) => base.resource_list(api_version, resource, namespace, labels),
+            None => {
+                Err(format!("no mock for the list of resource `{resource}` of `{api_version}` in `{namespace}`").into())
+            }
+        }
     }
 
     /// `resource.Post`.
-    fn resource_post(&self, api_version: &str, resource: &str, _namespace: &str, _body: Value<'_>) -> HostResult {
-        Err(format!("no mock for creating resource `{resource}` of `{api_version}`").into())
+    fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> HostResult {
+        match self.base() {
+            Some(base) => base.resource_post(api_version, resource, namespace, body),
+            None => Err(format!("no mock for creating resource `{resource}` of `{api_version}`").into()),
+        }
     }
 
     /// `generator.Apply`: generates objects in a namespace.
     ///
     /// # Errors
     /// If the objects cannot be generated.
-    fn generate(&self, _namespace: &str, _objects: &[Document]) -> Result<(), String> {
-        Err("this policy does not generate objects".to_owned())
+    fn generate(&self, namespace: &str, objects: &[Document]) -> Result<(), String> {
+        match self.base() {
+            Some(base) => base.generate(namespace, objects),
+            None => Err("this policy does not generate objects".to_owned()),
+        }
     }
 
     fn fetch_image(&self, reference: &str) -> HostResult {
-        Err(format!("no registry to ask for the image `{reference}`").into())
+        match self.base() {
+            Some(base) => base.fetch_image(reference),
+            None => Err(format!("no registry to ask for the image `{reference}`").into()),
+        }
     }
 
     /// Counts the attestors that vouch for an image, or for an attestation of it.
@@ -169,73 +199,90 @@ pub trait Host {
     fn verify_image(
         &self,
         reference: &str,
-        _attestation: Option<Attestation<'_>>,
-        _attestors: &[Document],
+        attestation: Option<Attestation<'_>>,
+        attestors: &[Document],
     ) -> Result<i64, String> {
-        Err(format!("no registry to ask for the image `{reference}`"))
+        match self.base() {
+            Some(base) => base.verify_image(reference, attestation, attestors),
+            None => Err(format!("no registry to ask for the image `{reference}`")),
+        }
     }
 
     /// The payload of a verified attestation.
-    fn image_payload(&self, reference: &str, _attestation: Attestation<'_>) -> HostResult {
-        Err(format!("failed to get imagedata: no registry to ask for the image `{reference}`").into())
+    fn image_payload(&self, reference: &str, attestation: Attestation<'_>) -> HostResult {
+        match self.base() {
+            Some(base) => base.image_payload(reference, attestation),
+            None => Err(format!("failed to get imagedata: no registry to ask for the image `{reference}`").into()),
+        }
     }
 
     /// The images that the evaluated policy selects; `None` for policies that do not verify images.
     fn image_scope(&self) -> Option<&dyn ImageScope> {
-        None
+        self.base()?.image_scope()
     }
 
     /// The namespace of the evaluated policy; empty for a cluster-wide one. A namespaced policy looks up objects of
     /// this namespace.
-    #[expect(clippy::unnecessary_literal_bound, reason = "other hosts return a name of their own")]
     fn policy_namespace(&self) -> &str {
-        ""
+        self.base().map_or("", Host::policy_namespace)
     }
 
     /// `resource.ToGVR`: the plural resource of a kind.
     fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, HostError> {
-        Err(format!("no mock for the resource of kind `{kind}` of `{api_version}`").into())
+        match self.base() {
+            Some(base) => base.resource_of_kind(api_version, kind),
+            None => Err(format!("no mock for the resource of kind `{kind}` of `{api_version}`").into()),
+        }
     }
 
     /// `globalContext.Get`; an unknown entry is a `null` document. The projection is empty if none is named.
-    fn global_context(&self, name: &str, _projection: &str) -> HostResult {
-        Err(format!("no mock for global context entry `{name}`").into())
+    fn global_context(&self, name: &str, projection: &str) -> HostResult {
+        match self.base() {
+            Some(base) => base.global_context(name, projection),
+            None => Err(format!("no mock for global context entry `{name}`").into()),
+        }
     }
 
     /// `http.Get` and `http.Post`. If the body is a map, the result is that map with the member `statusCode`; any other
     /// body is in the member `body`.
     fn http(&self, request: &HttpRequest<'_>) -> HostResult {
-        Err(format!("no mock for {} {}", request.method, request.url).into())
+        match self.base() {
+            Some(base) => base.http(request),
+            None => Err(format!("no mock for {} {}", request.method, request.url).into()),
+        }
     }
 
     /// Whether calls of services may be answered.
     fn answers_calls(&self) -> bool {
-        false
+        self.base().is_some_and(Host::answers_calls)
     }
 
     /// `image.GetMetadata`.
     fn image_metadata(&self, reference: &str) -> HostResult {
-        Err(format!("no mock for the metadata of image `{reference}`").into())
+        match self.base() {
+            Some(base) => base.image_metadata(reference),
+            None => Err(format!("no mock for the metadata of image `{reference}`").into()),
+        }
     }
 
     /// `authorizer…check(verb)`; `None` if nothing is declared about it, which means no opinion.
-    fn authorize(&self, _attributes: &Attributes) -> Option<Decision> {
-        None
+    fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
+        self.base()?.authorize(attributes)
     }
 
     /// The clock; `None` if none was given.
     fn now(&self) -> Option<Timestamp> {
-        None
+        self.ambient()?.now()
     }
 
     /// A source of random numbers; `None` if none was given.
     fn random(&self) -> Option<u64> {
-        None
+        self.ambient()?.random()
     }
 
     /// Records the results of expression parts; `None` unless requested.
     fn observer(&self) -> Option<&Observer> {
-        None
+        self.ambient()?.observer()
     }
 }
 
@@ -277,46 +324,44 @@ pub struct Wrapped<'h> {
 }
 
 impl<'h> Wrapped<'h> {
-    /// A host for a policy of a namespace.
-    pub fn in_namespace(host: &'h dyn Host, namespace: &'h str) -> Self {
+    fn new(host: &'h dyn Host) -> Self {
         Self {
             host,
-            namespace: Some(namespace),
+            namespace: None,
             observer: None,
             generator: None,
             images: None,
+        }
+    }
+
+    /// A host for a policy of a namespace; empty for a cluster-wide policy.
+    pub fn in_namespace(host: &'h dyn Host, namespace: &'h str) -> Self {
+        Self {
+            namespace: Some(namespace).filter(|namespace| !namespace.is_empty()),
+            ..Self::new(host)
         }
     }
 
     /// A host that generates objects.
     pub fn generating(host: &'h dyn Host, generator: &'h Generator<'h>) -> Self {
         Self {
-            host,
-            namespace: None,
-            observer: None,
             generator: Some(generator),
-            images: None,
+            ..Self::new(host)
         }
     }
 
     /// A host for a policy that verifies images.
     pub fn verifying(host: &'h dyn Host, images: &'h dyn ImageScope) -> Self {
         Self {
-            host,
-            namespace: None,
-            observer: None,
-            generator: None,
             images: Some(images),
+            ..Self::new(host)
         }
     }
 
     pub fn observed(host: &'h dyn Host, observer: &'h Observer) -> Self {
         Self {
-            host,
-            namespace: None,
             observer: Some(observer),
-            generator: None,
-            images: None,
+            ..Self::new(host)
         }
     }
 }
@@ -330,39 +375,8 @@ impl fmt::Debug for Wrapped<'_> {
 }
 
 impl Host for Wrapped<'_> {
-    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> HostResult {
-        self.host.resource_get(api_version, resource, namespace, name)
-    }
-
-    fn resource_list(
-        &self,
-        api_version: &str,
-        resource: &str,
-        namespace: &str,
-        labels: &[(String, String)],
-    ) -> HostResult {
-        self.host.resource_list(api_version, resource, namespace, labels)
-    }
-
-    fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> HostResult {
-        self.host.resource_post(api_version, resource, namespace, body)
-    }
-
-    fn fetch_image(&self, reference: &str) -> HostResult {
-        self.host.fetch_image(reference)
-    }
-
-    fn verify_image(
-        &self,
-        reference: &str,
-        attestation: Option<Attestation<'_>>,
-        attestors: &[Document],
-    ) -> Result<i64, String> {
-        self.host.verify_image(reference, attestation, attestors)
-    }
-
-    fn image_payload(&self, reference: &str, attestation: Attestation<'_>) -> HostResult {
-        self.host.image_payload(reference, attestation)
+    fn base(&self) -> Option<&dyn Host> {
+        Some(self.host)
     }
 
     fn image_scope(&self) -> Option<&dyn ImageScope> {
@@ -378,38 +392,6 @@ impl Host for Wrapped<'_> {
 
     fn policy_namespace(&self) -> &str {
         self.namespace.unwrap_or_else(|| self.host.policy_namespace())
-    }
-
-    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, HostError> {
-        self.host.resource_of_kind(api_version, kind)
-    }
-
-    fn global_context(&self, name: &str, projection: &str) -> HostResult {
-        self.host.global_context(name, projection)
-    }
-
-    fn http(&self, request: &HttpRequest<'_>) -> HostResult {
-        self.host.http(request)
-    }
-
-    fn answers_calls(&self) -> bool {
-        self.host.answers_calls()
-    }
-
-    fn image_metadata(&self, reference: &str) -> HostResult {
-        self.host.image_metadata(reference)
-    }
-
-    fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
-        self.host.authorize(attributes)
-    }
-
-    fn now(&self) -> Option<Timestamp> {
-        self.host.now()
-    }
-
-    fn random(&self) -> Option<u64> {
-        self.host.random()
     }
 
     fn observer(&self) -> Option<&Observer> {
@@ -439,8 +421,8 @@ impl fmt::Debug for Authorizing<'_> {
 }
 
 impl Host for Authorizing<'_> {
-    fn observer(&self) -> Option<&Observer> {
-        self.host.observer()
+    fn ambient(&self) -> Option<&dyn Host> {
+        Some(self.host)
     }
 
     fn authorize(&self, attributes: &Attributes) -> Option<Decision> {

@@ -37,16 +37,7 @@ pub struct ProgramError(pub String);
 /// If a constant part cannot be evaluated, a constant regular expression is invalid, or a function has no
 /// implementation.
 pub fn plan(checked: &Checked, env: &Env) -> Result<Program, ProgramError> {
-    let mut planner = Planner {
-        checked,
-        env,
-        nodes: Vec::new(),
-        origins: Vec::new(),
-        scopes: Vec::new(),
-        slots: 0,
-        has_fold: false,
-        scratch: Scratch::new(),
-    };
+    let mut planner = Planner::new(checked, env);
     let root = planner.plan(checked.ast.root())?;
     Ok(Program {
         profile: env.profile(),
@@ -63,16 +54,7 @@ pub fn plan(checked: &Checked, env: &Env) -> Result<Program, ProgramError> {
 
 /// Plans and evaluates one call whose arguments are literals, for the check of literals.
 pub(super) fn plan_literal_call(checked: &Checked, call: ExprId, env: &Env) -> Result<(), ProgramError> {
-    let mut planner = Planner {
-        checked,
-        env,
-        nodes: Vec::new(),
-        origins: Vec::new(),
-        scopes: Vec::new(),
-        slots: 0,
-        has_fold: false,
-        scratch: Scratch::new(),
-    };
+    let mut planner = Planner::new(checked, env);
     let root = planner.plan(call)?;
     match planner.node(root) {
         Node::Call(call) => {
@@ -113,7 +95,20 @@ enum Local {
 
 type Planned = Result<NodeId, ProgramError>;
 
-impl Planner<'_> {
+impl<'c> Planner<'c> {
+    fn new(checked: &'c Checked, env: &'c Env) -> Self {
+        Self {
+            checked,
+            env,
+            nodes: Vec::new(),
+            origins: Vec::new(),
+            scopes: Vec::new(),
+            slots: 0,
+            has_fold: false,
+            scratch: Scratch::new(),
+        }
+    }
+
     fn push(&mut self, node: Node) -> NodeId {
         self.nodes.push(node);
         NodeId(self.nodes.len() as u32 - 1)

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Write as _};
 use super::{time::Timestamp, types::OPTIONAL, val::Val};
 use kyvtest_go_compat::{
     text::{duration, float},
-    value::Value,
+    value::{Value, go_json},
 };
 
 /// A value in the notation of the reference data: `i1`, `u1`, `d0.5`, `"text"`, `b<hex>`, `[…]`, `{…}` with sorted
@@ -29,7 +29,7 @@ fn write_notation(out: &mut String, value: Val<'_>, plain: bool) {
         Val::Bool(b) => out.push_str(if b { "true" } else { "false" }),
         Val::Int(i) => push(out, format_args!("i{i}")),
         Val::Double(d) => push(out, format_args!("d{}", float::display(d))),
-        Val::String(s) => push_json(out, s),
+        Val::String(s) => go_json::write_string_plain(out, s),
         Val::Uint(_) | Val::Bytes(_) | Val::Duration(_) | Val::Timestamp(_) | Val::Type(_) | Val::Null if plain => {
             out.push_str(value.type_name());
         }
@@ -225,25 +225,6 @@ pub fn type_display(name: &str) -> Cow<'_, str> {
         OPTIONAL => OPTIONAL.into(),
         _ => name.into(),
     }
-}
-
-/// A JSON string as Go's encoder writes it, without its escapes for HTML.
-fn push_json(out: &mut String, text: &str) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            c if c < ' ' || c == '\u{2028}' || c == '\u{2029}' => push(out, format_args!("\\u{:04x}", c as u32)),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
 }
 
 fn push(out: &mut String, text: std::fmt::Arguments<'_>) {

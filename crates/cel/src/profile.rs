@@ -1,7 +1,7 @@
 //! Named CEL environments: libraries with versions, rules and limits. All differences between Kubernetes releases and
 //! Kyverno are fields here, so that no other code tests for a release.
 
-use std::sync::LazyLock;
+use std::{ops::Deref, sync::OnceLock};
 
 use super::{
     decl::Library,
@@ -106,6 +106,15 @@ pub enum PolicyScope {
     Namespace,
 }
 
+impl PolicyScope {
+    fn select<T>(self, cluster: T, namespace: T) -> T {
+        match self {
+            Self::Cluster => cluster,
+            Self::Namespace => namespace,
+        }
+    }
+}
+
 /// Kyverno's own libraries by policy kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyLibraries {
@@ -166,7 +175,7 @@ pub struct Libraries {
     pub policy: PolicyLibraries,
 }
 
-const KUBERNETES_1_34: Libraries = Libraries {
+const KUBERNETES_LIBRARIES: Libraries = Libraries {
     optional: Some(2),
     strings: Some(2),
     lists: Some(3),
@@ -187,11 +196,9 @@ const KUBERNETES_1_34: Libraries = Libraries {
     policy: PolicyLibraries::Admission,
 };
 
-/// A named environment.
-#[derive(Debug)]
-pub struct Profile {
-    /// The name, as the command line accepts it.
-    pub name: &'static str,
+/// Everything that an environment consists of.
+#[derive(Debug, Clone, Copy)]
+pub struct Environment {
     pub libraries: Libraries,
     /// The rules that changed between releases.
     pub behaviour: Behaviour,
@@ -209,19 +216,37 @@ pub struct Profile {
     pub cost_limit: Option<u64>,
     /// Whether results include their cost. Kyverno links Kubernetes' limit and its estimators, but never shows a cost.
     pub shows_cost: bool,
-    functions: LazyLock<Library>,
 }
 
-macro_rules! profile {
-    ($id:ident, $name:literal, $libraries:expr, $behaviour:expr, { $($field:ident : $value:expr),* $(,)? }) => {
-        static $id: Profile = Profile {
-            name: $name,
-            libraries: $libraries,
-            behaviour: $behaviour,
-            functions: LazyLock::new(|| library::assemble(&$id.libraries, &$id.behaviour)),
-            $($field: $value),*
-        };
-    };
+impl Environment {
+    const fn with(self, libraries: Libraries) -> Self {
+        Self { libraries, ..self }
+    }
+
+    /// The environment of the namespaced kind of a policy.
+    const fn namespaced(self) -> Self {
+        self.with(Libraries {
+            kyverno: Some(PolicyScope::Namespace),
+            ..self.libraries
+        })
+    }
+}
+
+/// A named environment.
+#[derive(Debug)]
+pub struct Profile {
+    /// The name, as the command line accepts it.
+    pub name: &'static str,
+    environment: Environment,
+    functions: OnceLock<Library>,
+}
+
+impl Deref for Profile {
+    type Target = Environment;
+
+    fn deref(&self) -> &Environment {
+        &self.environment
+    }
 }
 
 /// The limit of one evaluation in Kubernetes.
@@ -229,243 +254,232 @@ macro_rules! profile {
 /// Upstream: `k8s.io/apiserver/pkg/apis/cel/config.go` `PerCallLimit`.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
 
-profile!(K8S_1_34, "k8s-1.34", KUBERNETES_1_34, Behaviour {
-    qualified_names_are_label_keys: false, ..CEL_GO_0_26
-}, {
+const KUBERNETES_1_36: Environment = Environment {
+    libraries: KUBERNETES_LIBRARIES,
+    behaviour: CEL_GO_0_26,
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
-});
-profile!(K8S_1_35, "k8s-1.35", KUBERNETES_1_34, CEL_GO_0_26, {
-    syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
-});
-profile!(K8S_1_36, "k8s-1.36", KUBERNETES_1_34, CEL_GO_0_26, {
-    syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
-});
-// The mutations of MutatingAdmissionPolicies also have `jsonpatch.escapeKey`
-// (`k8s.io/apiserver/pkg/admission/plugin/cel/compile.go` `HasPatchTypes`).
-profile!(K8S_1_36_MUTATING, "k8s-1.36-mutating", Libraries {
-    json_patch: true, ..KUBERNETES_1_34
-}, CEL_GO_0_26, {
-    syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
-});
-profile!(K8S_1_37, "k8s-1.37", Libraries {
-    kubernetes_lists: Some(1), ..KUBERNETES_1_34
-}, CEL_GO_0_29, {
-    syntax: ParseOptions::cel_go_0_29(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
-});
-/// The libraries of Kyverno's CEL policies of the whole cluster.
-const KYVERNO_LIBRARIES: Libraries = Libraries {
-    math: Some(3),
-    encoders: true,
-    regex: true,
-    bindings: true,
-    or_value_compat: true,
-    kyverno: Some(PolicyScope::Cluster),
-    ..KUBERNETES_1_34
+    homogeneous_literals: true,
+    validators: true,
+    constant_folding: true,
+    dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT),
+    shows_cost: true,
 };
-profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
-    math: Some(3), encoders: true, regex: true, bindings: true, or_value_compat: true, kyverno: Some(PolicyScope::Cluster), ..KUBERNETES_1_34
-}, Behaviour {
+const KUBERNETES_1_34: Environment = Environment {
+    behaviour: Behaviour {
+        qualified_names_are_label_keys: false,
+        ..CEL_GO_0_26
+    },
+    ..KUBERNETES_1_36
+};
+/// The mutations of MutatingAdmissionPolicies also have `jsonpatch.escapeKey`
+/// (`k8s.io/apiserver/pkg/admission/plugin/cel/compile.go` `HasPatchTypes`).
+const KUBERNETES_MUTATING: Environment = KUBERNETES_1_36.with(Libraries {
+    json_patch: true,
+    ..KUBERNETES_LIBRARIES
+});
+const KUBERNETES_1_37: Environment = Environment {
+    libraries: Libraries {
+        kubernetes_lists: Some(1),
+        ..KUBERNETES_LIBRARIES
+    },
+    behaviour: CEL_GO_0_29,
+    syntax: ParseOptions::cel_go_0_29(Macros::KUBERNETES),
+    ..KUBERNETES_1_36
+};
+
+/// `validate.cel` of classic rules: Kubernetes' own environment, linked with a newer cel-go, and Kyverno's `orValue`
+/// (Kyverno `pkg/admissionpolicy/compiler.go`).
+const KYVERNO_CLASSIC: Environment = Environment {
+    libraries: Libraries {
+        or_value_compat: true,
+        ..KUBERNETES_LIBRARIES
+    },
     // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
+    behaviour: Behaviour {
+        quantity_sums_are_copies: false,
+        ..CEL_GO_0_30
+    },
     syntax: ParseOptions::cel_go_0_30(Macros {
-        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
+        or_value_compat: true,
+        ..Macros::KUBERNETES
     }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
-    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+    shows_cost: false,
+    ..KUBERNETES_1_36
+};
+/// The same environment for MutatingAdmissionPolicies that Kyverno's command line runs: `jsonpatch.escapeKey` everywhere
+/// (Kyverno `pkg/admissionpolicy/mutate.go` `HasPatchTypes`).
+const KYVERNO_NATIVE_MUTATING: Environment = KYVERNO_CLASSIC.with(Libraries {
+    json_patch: true,
+    ..KYVERNO_CLASSIC.libraries
 });
-profile!(KYVERNO_1_19_NAMESPACED, "kyverno-1.19-namespaced", Libraries {
-    math: Some(3), encoders: true, regex: true, bindings: true, or_value_compat: true, kyverno: Some(PolicyScope::Namespace), ..KUBERNETES_1_34
-}, Behaviour {
-    // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
+
+/// The macros of Kyverno's environments without its `orValue`.
+const KYVERNO_MACROS: Macros = Macros {
+    bind: true,
+    math: true,
+    protos: true,
+    ..Macros::KUBERNETES
+};
+/// ValidatingPolicies of the whole cluster.
+const KYVERNO: Environment = Environment {
+    libraries: Libraries {
+        math: Some(3),
+        encoders: true,
+        regex: true,
+        bindings: true,
+        kyverno: Some(PolicyScope::Cluster),
+        ..KYVERNO_CLASSIC.libraries
+    },
     syntax: ParseOptions::cel_go_0_30(Macros {
-        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
+        or_value_compat: true,
+        ..KYVERNO_MACROS
     }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
-    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
-});
-// MutatingPolicies also have `jsonpatch.escapeKey` (Kyverno `pkg/cel/policies/mpol/compiler`).
-profile!(KYVERNO_1_19_MUTATING, "kyverno-1.19-mutating", Libraries {
-    json_patch: true, ..KYVERNO_LIBRARIES
-}, Behaviour {
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
-    syntax: ParseOptions::cel_go_0_30(Macros {
-        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
-    }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
-    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
-});
-profile!(KYVERNO_1_19_MUTATING_NAMESPACED, "kyverno-1.19-mutating-namespaced", Libraries {
-    json_patch: true, kyverno: Some(PolicyScope::Namespace), ..KYVERNO_LIBRARIES
-}, Behaviour {
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
-    syntax: ParseOptions::cel_go_0_30(Macros {
-        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
-    }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
-    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+    ..KYVERNO_CLASSIC
+};
+/// MutatingPolicies also have `jsonpatch.escapeKey` (Kyverno `pkg/cel/policies/mpol/compiler`).
+const KYVERNO_MUTATING: Environment = KYVERNO.with(Libraries {
+    json_patch: true,
+    ..KYVERNO.libraries
 });
 // The other CEL policies have other libraries (Kyverno `pkg/cel/policies/{gpol,dpol}/compiler`,
 // `pkg/image/verification/evaluator`).
-profile!(KYVERNO_1_19_GENERATING, "kyverno-1.19-generating", Libraries {
-    policy: PolicyLibraries::Generating, ..KYVERNO_LIBRARIES
-}, Behaviour {
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
-    syntax: ParseOptions::cel_go_0_30(Macros {
-        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
-    }),
-    homogeneous_literals: false, validators: true, constant_folding: true, dynamic_variables: false,
-    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
-});
-profile!(KYVERNO_1_19_GENERATING_NAMESPACED, "kyverno-1.19-generating-namespaced", Libraries {
-    policy: PolicyLibraries::Generating, kyverno: Some(PolicyScope::Namespace), ..KYVERNO_LIBRARIES
-}, Behaviour {
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
-    syntax: ParseOptions::cel_go_0_30(Macros {
-        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
-    }),
-    homogeneous_literals: false, validators: true, constant_folding: true, dynamic_variables: false,
-    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
-});
-profile!(KYVERNO_1_19_DELETING, "kyverno-1.19-deleting", Libraries {
-    authorizer: false, policy: PolicyLibraries::Deleting, ..KYVERNO_LIBRARIES
-}, Behaviour {
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
-    syntax: ParseOptions::cel_go_0_30(Macros {
-        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
-    }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
-    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
-});
-profile!(KYVERNO_1_19_DELETING_NAMESPACED, "kyverno-1.19-deleting-namespaced", Libraries {
-    authorizer: false, policy: PolicyLibraries::Deleting, kyverno: Some(PolicyScope::Namespace), ..KYVERNO_LIBRARIES
-}, Behaviour {
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
-    syntax: ParseOptions::cel_go_0_30(Macros {
-        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
-    }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
-    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
-});
-profile!(KYVERNO_1_19_IMAGE, "kyverno-1.19-image", Libraries {
-    or_value_compat: false, policy: PolicyLibraries::Image, ..KYVERNO_LIBRARIES
-}, Behaviour {
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
-    syntax: ParseOptions::cel_go_0_30(Macros {
-        bind: true, math: true, protos: true, ..Macros::KUBERNETES
-    }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
-    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
-});
-profile!(KYVERNO_1_19_IMAGE_NAMESPACED, "kyverno-1.19-image-namespaced", Libraries {
-    or_value_compat: false, policy: PolicyLibraries::Image, kyverno: Some(PolicyScope::Namespace), ..KYVERNO_LIBRARIES
-}, Behaviour {
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
-    syntax: ParseOptions::cel_go_0_30(Macros {
-        bind: true, math: true, protos: true, ..Macros::KUBERNETES
-    }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
-    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
-});
-profile!(KYVERNO_1_19_IMAGE_REFERENCE, "kyverno-1.19-image-reference", Libraries {
-    or_value_compat: false, policy: PolicyLibraries::ImageReference, ..KYVERNO_LIBRARIES
-}, Behaviour {
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
-    syntax: ParseOptions::cel_go_0_30(Macros {
-        bind: true, math: true, protos: true, ..Macros::KUBERNETES
-    }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
-    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
-});
-// Policies on HTTP and Envoy requests: a separate environment, without limits, validators and folding (kyverno-authz
-// `pkg/cel/env.go`).
-const AUTHORIZATION_LIBRARIES: Libraries = Libraries {
-    strings: Some(4),
-    two_variables: false,
-    authorizer: false,
-    regex: false,
-    or_value_compat: false,
-    ..KYVERNO_LIBRARIES
+const KYVERNO_GENERATING: Environment = Environment {
+    libraries: Libraries {
+        policy: PolicyLibraries::Generating,
+        ..KYVERNO.libraries
+    },
+    homogeneous_literals: false,
+    ..KYVERNO
 };
-profile!(KYVERNO_1_19_HTTP, "kyverno-1.19-http", Libraries {
-    policy: PolicyLibraries::Http, ..AUTHORIZATION_LIBRARIES
-}, Behaviour {
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
+const KYVERNO_DELETING: Environment = KYVERNO.with(Libraries {
+    authorizer: false,
+    policy: PolicyLibraries::Deleting,
+    ..KYVERNO.libraries
+});
+const KYVERNO_IMAGE: Environment = Environment {
+    libraries: Libraries {
+        or_value_compat: false,
+        policy: PolicyLibraries::Image,
+        ..KYVERNO.libraries
+    },
+    syntax: ParseOptions::cel_go_0_30(KYVERNO_MACROS),
+    ..KYVERNO
+};
+const KYVERNO_IMAGE_REFERENCE: Environment = KYVERNO_IMAGE.with(Libraries {
+    policy: PolicyLibraries::ImageReference,
+    ..KYVERNO_IMAGE.libraries
+});
+/// Policies on HTTP requests: a separate environment, without limits, validators and folding (kyverno-authz
+/// `pkg/cel/env.go`).
+const KYVERNO_HTTP: Environment = Environment {
+    libraries: Libraries {
+        strings: Some(4),
+        two_variables: false,
+        authorizer: false,
+        regex: false,
+        or_value_compat: false,
+        policy: PolicyLibraries::Http,
+        ..KYVERNO.libraries
+    },
     syntax: ParseOptions::cel_go_0_30(Macros {
-        bind: true, math: true, protos: true, two_variable: false, ..Macros::KUBERNETES
+        two_variable: false,
+        ..KYVERNO_MACROS
     }),
-    homogeneous_literals: true, validators: false, constant_folding: false, dynamic_variables: false,
-    cost_limit: None, shows_cost: false,
+    validators: false,
+    constant_folding: false,
+    cost_limit: None,
+    ..KYVERNO
+};
+/// Policies on Envoy's check requests.
+const KYVERNO_ENVOY: Environment = KYVERNO_HTTP.with(Libraries {
+    policy: PolicyLibraries::Envoy,
+    ..KYVERNO_HTTP.libraries
 });
-profile!(KYVERNO_1_19_ENVOY, "kyverno-1.19-envoy", Libraries {
-    policy: PolicyLibraries::Envoy, ..AUTHORIZATION_LIBRARIES
-}, Behaviour {
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
+
+/// The reference data of golden/cel.
+const REFERENCE: Environment = Environment {
+    libraries: Libraries {
+        math: Some(2),
+        encoders: true,
+        bindings: true,
+        json_patch: true,
+        ..KUBERNETES_1_37.libraries
+    },
+    syntax: ParseOptions::cel_go_0_29(Macros {
+        bind: true,
+        math: true,
+        ..Macros::KUBERNETES
+    }),
+    dynamic_variables: true,
+    ..KUBERNETES_1_37
+};
+/// cel-spec's conformance tests.
+const CONFORMANCE: Environment = Environment {
+    libraries: Libraries {
+        strings: Some(4),
+        math: Some(2),
+        encoders: true,
+        regex: true,
+        bindings: true,
+        network: true,
+        kubernetes_lists: None,
+        kubernetes_base: false,
+        kubernetes_types: false,
+        authorizer: false,
+        ..KUBERNETES_LIBRARIES
+    },
+    behaviour: Behaviour {
+        presence_needs_a_container: true,
+        ..CEL_GO_0_30
+    },
     syntax: ParseOptions::cel_go_0_30(Macros {
-        bind: true, math: true, protos: true, two_variable: false, ..Macros::KUBERNETES
+        exists_one_camel: true,
+        block: true,
+        ..KYVERNO_MACROS
     }),
-    homogeneous_literals: true, validators: false, constant_folding: false, dynamic_variables: false,
-    cost_limit: None, shows_cost: false,
-});
-// `validate.cel` of classic rules: Kubernetes' own environment, linked with a newer cel-go, and Kyverno's `orValue`
-// (Kyverno `pkg/admissionpolicy/compiler.go`).
-profile!(KYVERNO_1_19_CLASSIC, "kyverno-1.19-classic", Libraries {
-    or_value_compat: true, ..KUBERNETES_1_34
-}, Behaviour {
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
-    syntax: ParseOptions::cel_go_0_30(Macros { or_value_compat: true, ..Macros::KUBERNETES }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
-    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
-});
-// The same environment for MutatingAdmissionPolicies that Kyverno's command line runs: `jsonpatch.escapeKey` everywhere (Kyverno
-// `pkg/admissionpolicy/mutate.go` `HasPatchTypes`).
-profile!(KYVERNO_1_19_NATIVE_MUTATING, "kyverno-1.19-native-mutating", Libraries {
-    or_value_compat: true, json_patch: true, ..KUBERNETES_1_34
-}, Behaviour {
-    quantity_sums_are_copies: false, ..CEL_GO_0_30
-}, {
-    syntax: ParseOptions::cel_go_0_30(Macros { or_value_compat: true, ..Macros::KUBERNETES }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
-    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
-});
-profile!(GOLDEN_CEL, "golden-cel", Libraries {
-    math: Some(2), encoders: true, bindings: true, json_patch: true,
-    kubernetes_lists: Some(1), ..KUBERNETES_1_34
-}, CEL_GO_0_29, {
-    syntax: ParseOptions::cel_go_0_29(Macros { bind: true, math: true, ..Macros::KUBERNETES }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: true, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
-});
-profile!(CEL_SPEC, "cel-spec", Libraries {
-    optional: Some(2), strings: Some(4), lists: Some(3), sets: true, math: Some(2), encoders: true, regex: true,
-    two_variables: true, bindings: true, network: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
-    authorizer: false, json_patch: false, or_value_compat: false, kyverno: None, policy: PolicyLibraries::Admission,
-}, Behaviour {
-    presence_needs_a_container: true, ..CEL_GO_0_30
-}, {
-    syntax: ParseOptions::cel_go_0_30(Macros {
-        exists_one_camel: true, bind: true, block: true, math: true, protos: true, ..Macros::KUBERNETES
-    }),
-    homogeneous_literals: false, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None, shows_cost: false,
-});
+    homogeneous_literals: false,
+    validators: false,
+    constant_folding: false,
+    cost_limit: None,
+    shows_cost: false,
+    ..KUBERNETES_1_36
+};
+
+macro_rules! profiles {
+    ($($id:ident = $name:literal: $environment:expr;)*) => {
+        $(static $id: Profile = Profile {
+            name: $name,
+            environment: $environment,
+            functions: OnceLock::new(),
+        };)*
+    };
+}
+
+profiles! {
+    K8S_1_34 = "k8s-1.34": KUBERNETES_1_34;
+    K8S_1_35 = "k8s-1.35": KUBERNETES_1_36;
+    K8S_1_36 = "k8s-1.36": KUBERNETES_1_36;
+    K8S_1_36_MUTATING = "k8s-1.36-mutating": KUBERNETES_MUTATING;
+    K8S_1_37 = "k8s-1.37": KUBERNETES_1_37;
+    KYVERNO_1_19 = "kyverno-1.19": KYVERNO;
+    KYVERNO_1_19_NAMESPACED = "kyverno-1.19-namespaced": KYVERNO.namespaced();
+    KYVERNO_1_19_MUTATING = "kyverno-1.19-mutating": KYVERNO_MUTATING;
+    KYVERNO_1_19_MUTATING_NAMESPACED = "kyverno-1.19-mutating-namespaced": KYVERNO_MUTATING.namespaced();
+    KYVERNO_1_19_GENERATING = "kyverno-1.19-generating": KYVERNO_GENERATING;
+    KYVERNO_1_19_GENERATING_NAMESPACED = "kyverno-1.19-generating-namespaced": KYVERNO_GENERATING.namespaced();
+    KYVERNO_1_19_DELETING = "kyverno-1.19-deleting": KYVERNO_DELETING;
+    KYVERNO_1_19_DELETING_NAMESPACED = "kyverno-1.19-deleting-namespaced": KYVERNO_DELETING.namespaced();
+    KYVERNO_1_19_IMAGE = "kyverno-1.19-image": KYVERNO_IMAGE;
+    KYVERNO_1_19_IMAGE_NAMESPACED = "kyverno-1.19-image-namespaced": KYVERNO_IMAGE.namespaced();
+    KYVERNO_1_19_IMAGE_REFERENCE = "kyverno-1.19-image-reference": KYVERNO_IMAGE_REFERENCE;
+    KYVERNO_1_19_HTTP = "kyverno-1.19-http": KYVERNO_HTTP;
+    KYVERNO_1_19_ENVOY = "kyverno-1.19-envoy": KYVERNO_ENVOY;
+    KYVERNO_1_19_CLASSIC = "kyverno-1.19-classic": KYVERNO_CLASSIC;
+    KYVERNO_1_19_NATIVE_MUTATING = "kyverno-1.19-native-mutating": KYVERNO_NATIVE_MUTATING;
+    GOLDEN_CEL = "golden-cel": REFERENCE;
+    CEL_SPEC = "cel-spec": CONFORMANCE;
+}
 
 static ALL: [&Profile; 9] = [
     &K8S_1_34,
@@ -498,48 +512,34 @@ impl Profile {
         &K8S_1_36_MUTATING
     }
 
-    /// Cluster-wide CEL policies of Kyverno 1.19.
+    /// Cluster-wide ValidatingPolicies of Kyverno 1.19.
     pub fn kyverno() -> &'static Profile {
-        &KYVERNO_1_19
+        Self::kyverno_validating(PolicyScope::Cluster)
     }
 
-    /// Namespaced CEL policies of Kyverno 1.19.
-    pub fn kyverno_namespaced() -> &'static Profile {
-        &KYVERNO_1_19_NAMESPACED
+    /// ValidatingPolicies of Kyverno 1.19.
+    pub fn kyverno_validating(scope: PolicyScope) -> &'static Profile {
+        scope.select(&KYVERNO_1_19, &KYVERNO_1_19_NAMESPACED)
     }
 
-    /// Cluster-wide MutatingPolicies of Kyverno 1.19.
-    pub fn kyverno_mutating() -> &'static Profile {
-        &KYVERNO_1_19_MUTATING
-    }
-
-    /// Namespaced MutatingPolicies of Kyverno 1.19.
-    pub fn kyverno_mutating_namespaced() -> &'static Profile {
-        &KYVERNO_1_19_MUTATING_NAMESPACED
+    /// MutatingPolicies of Kyverno 1.19.
+    pub fn kyverno_mutating(scope: PolicyScope) -> &'static Profile {
+        scope.select(&KYVERNO_1_19_MUTATING, &KYVERNO_1_19_MUTATING_NAMESPACED)
     }
 
     /// GeneratingPolicies of Kyverno 1.19.
     pub fn kyverno_generating(scope: PolicyScope) -> &'static Profile {
-        match scope {
-            PolicyScope::Cluster => &KYVERNO_1_19_GENERATING,
-            PolicyScope::Namespace => &KYVERNO_1_19_GENERATING_NAMESPACED,
-        }
+        scope.select(&KYVERNO_1_19_GENERATING, &KYVERNO_1_19_GENERATING_NAMESPACED)
     }
 
     /// DeletingPolicies of Kyverno 1.19.
     pub fn kyverno_deleting(scope: PolicyScope) -> &'static Profile {
-        match scope {
-            PolicyScope::Cluster => &KYVERNO_1_19_DELETING,
-            PolicyScope::Namespace => &KYVERNO_1_19_DELETING_NAMESPACED,
-        }
+        scope.select(&KYVERNO_1_19_DELETING, &KYVERNO_1_19_DELETING_NAMESPACED)
     }
 
     /// ImageValidatingPolicies of Kyverno 1.19.
     pub fn kyverno_image(scope: PolicyScope) -> &'static Profile {
-        match scope {
-            PolicyScope::Cluster => &KYVERNO_1_19_IMAGE,
-            PolicyScope::Namespace => &KYVERNO_1_19_IMAGE_NAMESPACED,
-        }
+        scope.select(&KYVERNO_1_19_IMAGE, &KYVERNO_1_19_IMAGE_NAMESPACED)
     }
 
     /// The image references of ImageValidatingPolicies of Kyverno 1.19.
@@ -569,6 +569,7 @@ impl Profile {
 
     /// The functions and types of the environment.
     pub fn library(&self) -> &Library {
-        &self.functions
+        self.functions
+            .get_or_init(|| library::assemble(&self.libraries, &self.behaviour))
     }
 }

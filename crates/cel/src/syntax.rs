@@ -19,6 +19,7 @@ mod recover;
 #[cfg(test)]
 mod tests;
 
+pub use build::is_reserved;
 pub use options::{Macros, ParseOptions};
 pub use print::{print, print_with_offsets};
 

@@ -161,14 +161,16 @@ fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<Generated> {
     let mut maker = Maker::new(&plan.at, &edit)?;
     let cel = plan.cel_at();
     let mut spec = Vec::new();
-    spec.extend(maker.copy(&cel.key("paramKind")).map(|node| ("paramKind", node)));
+    spec.extend(maker.field("paramKind", &cel.key("paramKind")));
     spec.push(("matchConstraints", match_constraints(&mut maker, plan)));
-    let conditions = maker.copy(&plan.rule_at().key("celPreconditions"));
-    spec.extend(conditions.map(|node| ("matchConditions", node)));
-    spec.extend(maker.copy(&cel.key("variables")).map(|node| ("variables", node)));
-    spec.extend(maker.copy(&cel.key("expressions")).map(|node| ("validations", node)));
-    let annotations = maker.copy(&cel.key("auditAnnotations"));
-    spec.extend(annotations.map(|node| ("auditAnnotations", node)));
+    for (key, at) in [
+        ("matchConditions", plan.rule_at().key("celPreconditions")),
+        ("variables", cel.key("variables")),
+        ("validations", cel.key("expressions")),
+        ("auditAnnotations", cel.key("auditAnnotations")),
+    ] {
+        spec.extend(maker.field(key, &at));
+    }
     let spec = maker.map(&spec);
     let vap = maker.finish(
         "ValidatingAdmissionPolicy",
@@ -180,7 +182,7 @@ fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<Generated> {
 
     let mut maker = Maker::new(&plan.at, &edit)?;
     let mut spec = vec![("policyName", maker.text(&name))];
-    spec.extend(maker.copy(&cel.key("paramRef")).map(|node| ("paramRef", node)));
+    spec.extend(maker.field("paramRef", &cel.key("paramRef")));
     let actions: &[&str] = match plan.action() {
         FailureAction::Enforce => &["Deny"],
         FailureAction::Audit => &["Audit", "Warn"],
@@ -206,8 +208,7 @@ fn match_constraints<'p>(maker: &mut Maker<'p>, plan: &Plan<'p>) -> NodeId {
     // Each filter overwrites the result of the one before it.
     if let Some((last, at)) = plan.filters.last() {
         if last.namespaces.is_empty() {
-            let selector = maker.copy(&at.key("namespaceSelector"));
-            constraints.extend(selector.map(|node| ("namespaceSelector", node)));
+            constraints.extend(maker.field("namespaceSelector", &at.key("namespaceSelector")));
         } else {
             let key = maker.text("kubernetes.io/metadata.name");
             let operator = maker.text("In");
@@ -216,8 +217,7 @@ fn match_constraints<'p>(maker: &mut Maker<'p>, plan: &Plan<'p>) -> NodeId {
             let expressions = maker.list(&[expression]);
             constraints.push(("namespaceSelector", maker.map(&[("matchExpressions", expressions)])));
         }
-        let selector = maker.copy(&at.key("selector"));
-        constraints.extend(selector.map(|node| ("objectSelector", node)));
+        constraints.extend(maker.field("objectSelector", &at.key("selector")));
     }
     for (key, rules) in [
         ("resourceRules", &plan.matched),

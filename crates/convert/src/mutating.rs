@@ -9,22 +9,17 @@ use std::sync::Arc;
 
 use super::{
     GeneratedMutation, Item, Options, Refusal, RefusalCode,
-    object::{Maker, Owner, kept_labels, object},
+    object::{Maker, kept_labels, object},
     place::At,
-    validating::{counting_exceptions, named},
+    validating::{CelPlan, counting_exceptions},
 };
 use kyvtest_go_compat::yaml::Edited;
 use kyvtest_model::policy::{
-    CelPolicyException, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutatingPolicy,
+    CelPolicyException, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutatingPolicy, MutatingPolicySpec,
 };
 
-/// A MutatingPolicy that passed the checks, with the exceptions that count: one that names the policy twice counts twice.
-pub(super) struct Plan<'p> {
-    pub(super) policy: &'p MutatingPolicy,
-    pub(super) exceptions: Vec<&'p CelPolicyException>,
-    /// The spec.
-    pub(super) at: At<'p>,
-}
+/// A MutatingPolicy that passed the checks.
+pub(super) type Plan<'p> = CelPlan<'p, MutatingPolicySpec>;
 
 pub(super) fn convert(
     policy: &MutatingPolicy,
@@ -36,7 +31,7 @@ pub(super) fn convert(
     if policy.namespaced {
         return Err(Refusal::silent(RefusalCode::NamespacedMutation, &at));
     }
-    let enabled = &policy.spec.autogen.mutating_admission_policy;
+    let enabled = &policy.spec.autogen.native_policy;
     if !options.force && !enabled.as_ref().is_some_and(|enabled| enabled.value) {
         let at = at.keys(&["autogen", "mutatingAdmissionPolicy", "enabled"]);
         return Err(Refusal::silent(RefusalCode::NotMarked, &at));
@@ -56,7 +51,7 @@ pub(super) fn convert(
         return Err(Refusal::silent(RefusalCode::MutationWithoutConstraints, &at));
     }
     let exceptions = counting_exceptions(&policy.metadata.name.value, exceptions, options);
-    let plan = Plan { policy, exceptions, at };
+    let plan = CelPlan { policy, exceptions, at };
     super::detect::mutating(&plan, report);
     generate(&plan, report).ok_or_else(Refusal::invalid)
 }
@@ -64,31 +59,18 @@ pub(super) fn convert(
 fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<GeneratedMutation> {
     let policy = plan.policy;
     let name = format!("mpol-{}", policy.metadata.name.value);
-    // The controller reads policies as v1beta1, regardless of the version they were written in.
-    let owner = Owner {
-        api_version: "policies.kyverno.io/v1beta1",
-        kind: "MutatingPolicy",
-        name: &policy.metadata.name.value,
-    };
+    let owner = plan.owner();
     let edit = |_: &mut Edited| {};
     let mut maker = Maker::new(&plan.at, &edit)?;
-    let rules = maker.copy(&plan.at.keys(&["matchConstraints", "resourceRules"]));
-    let rules: Vec<_> = rules.into_iter().map(|node| ("resourceRules", node)).collect();
-    let mut spec = vec![("matchConstraints", maker.map(&rules))];
-    let mut conditions = Vec::new();
-    for exception in &plan.exceptions {
-        for condition in &exception.match_conditions {
-            let expression = format!("!({})", condition.expression.text());
-            conditions.push(named(&mut maker, &condition.name, &expression));
-        }
-    }
+    let rules = maker.field("resourceRules", &plan.at.keys(&["matchConstraints", "resourceRules"]));
+    let mut spec = vec![("matchConstraints", maker.map(rules.as_slice()))];
+    let mut conditions = plan.exclusions(&mut maker);
     conditions.extend(maker.items(&plan.at.key("matchConditions")));
     if !conditions.is_empty() {
         spec.push(("matchConditions", maker.list(&conditions)));
     }
     for key in ["variables", "mutations", "failurePolicy"] {
-        let node = maker.copy(&plan.at.key(key));
-        spec.extend(node.map(|node| (key, node)));
+        spec.extend(maker.field(key, &plan.at.key(key)));
     }
     let reinvocation = policy.spec.reinvocation_policy.as_ref();
     let reinvocation = reinvocation

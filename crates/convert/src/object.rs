@@ -85,6 +85,11 @@ impl<'t> Maker<'t> {
         Some(self.pruned(node))
     }
 
+    /// A field with a copied value, if the policy has it.
+    pub(super) fn field(&mut self, key: &'static str, at: &At<'t>) -> Option<(&'static str, NodeId)> {
+        self.copy(at).map(|node| (key, node))
+    }
+
     /// The items of a list of the policy, each without what is empty in it.
     pub(super) fn items(&mut self, at: &At<'t>) -> Vec<NodeId> {
         let items = at.node().and_then(Node::as_seq);

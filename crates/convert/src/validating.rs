@@ -3,23 +3,73 @@
 use std::{cell::Cell, sync::Arc};
 
 use super::{
-    Generated, Item, Options, Refusal, RefusalCode,
+    Action, Generated, Item, Options, Refusal, RefusalCode,
     object::{Maker, Owner, kept_labels, object},
     place::At,
+    report::Report,
 };
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::yaml::{Edited, Node, NodeId};
 use kyvtest_model::policy::{
-    CelPolicyException, Text, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingPolicy,
-    ValidationAction,
+    CelPolicyException, PolicySpec, ScopedPolicy, Text, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingPolicy, ValidatingPolicySpec, ValidationAction,
 };
 
-/// A ValidatingPolicy that passed the checks, with the exceptions that count: one that names the policy twice counts twice.
-pub(super) struct Plan<'p> {
-    pub(super) policy: &'p ValidatingPolicy,
+/// A CEL policy that passed the checks, with the exceptions that count: one that names the policy twice counts twice.
+pub(super) struct CelPlan<'p, S> {
+    pub(super) policy: &'p ScopedPolicy<S>,
     pub(super) exceptions: Vec<&'p CelPolicyException>,
     /// The spec.
     pub(super) at: At<'p>,
+}
+
+pub(super) type Plan<'p> = CelPlan<'p, ValidatingPolicySpec>;
+
+impl<'p, S: PolicySpec> CelPlan<'p, S> {
+    /// The owner of what is generated. The controller reads policies as v1beta1, regardless of the version they were
+    /// written in.
+    pub(super) fn owner(&self) -> Owner<'p> {
+        Owner {
+            api_version: "policies.kyverno.io/v1beta1",
+            kind: S::KINDS[0],
+            name: &self.policy.metadata.name.value,
+        }
+    }
+
+    /// The match conditions that keep out what exceptions exempt.
+    pub(super) fn exclusions(&self, maker: &mut Maker<'_>) -> Vec<NodeId> {
+        let conditions = self.exceptions.iter().flat_map(|exception| &exception.match_conditions);
+        let negated = conditions.map(|condition| {
+            let expression = format!("!({})", condition.expression.text());
+            named(maker, &condition.name, &expression)
+        });
+        negated.collect()
+    }
+
+    /// Reports an exception for another kind, and one that expires.
+    pub(super) fn report_exception(
+        &self,
+        exception: &CelPolicyException,
+        [other_kind, expires]: [&'static str; 2],
+        report: &mut Vec<Item>,
+    ) {
+        let at = exception_at(exception);
+        let name = &self.policy.metadata.name.value;
+        for (i, reference) in exception.policy_refs.iter().enumerate() {
+            if reference.name.value == *name && reference.kind.value != self.policy.kind() {
+                let at = at.key("policyRefs").item(i).key("kind");
+                let text = format!(
+                    "the exception is for a `{}`, but also counts for this policy",
+                    reference.kind.value
+                );
+                report.hazard(other_kind, Action::Narrowed, &at, text);
+            }
+        }
+        if exception.expires_at.is_some() {
+            let text = "the native policy keeps the exemption";
+            report.hazard(expires, Action::Narrowed, &at.key("expiresAt"), text);
+        }
+    }
 }
 
 /// The spec of an exception.
@@ -39,7 +89,7 @@ pub(super) fn convert(
     if policy.namespaced {
         return Err(Refusal::silent(RefusalCode::NamespacedPolicy, &at));
     }
-    let enabled = &policy.spec.autogen.validating_admission_policy;
+    let enabled = &policy.spec.autogen.native_policy;
     if !options.force && !enabled.as_ref().is_some_and(|enabled| enabled.value) {
         let text = "skip generating ValidatingAdmissionPolicy: not enabled.";
         let at = at.keys(&["autogen", "validatingAdmissionPolicy", "enabled"]);
@@ -54,7 +104,7 @@ pub(super) fn convert(
         return Err(Refusal::silent(RefusalCode::NoMatchConstraints, &at));
     }
     let exceptions = counting_exceptions(&policy.metadata.name.value, exceptions, options);
-    let plan = Plan { policy, exceptions, at };
+    let plan = CelPlan { policy, exceptions, at };
     super::detect::validating(&plan, report);
     generate(&plan, report).ok_or_else(Refusal::invalid)
 }
@@ -83,12 +133,7 @@ pub(super) fn counting_exceptions<'e>(
 fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<Generated> {
     let policy = plan.policy;
     let name = format!("vpol-{}", policy.metadata.name.value);
-    // The controller reads policies as v1beta1, regardless of the version they were written in.
-    let owner = Owner {
-        api_version: "policies.kyverno.io/v1beta1",
-        kind: "ValidatingPolicy",
-        name: &policy.metadata.name.value,
-    };
+    let owner = plan.owner();
     let replacing = Cell::new(false);
     let edit = |text: &mut Edited| {
         if replacing.get() {
@@ -100,11 +145,8 @@ fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<Generated> {
     let mut spec = vec![("matchConstraints", maker.copy(&plan.at.key("matchConstraints"))?)];
     let mut conditions = maker.items(&plan.at.key("matchConditions"));
     let mut variables = maker.items(&plan.at.key("variables"));
+    conditions.extend(plan.exclusions(&mut maker));
     for exception in &plan.exceptions {
-        for condition in &exception.match_conditions {
-            let expression = format!("!({})", condition.expression.text());
-            conditions.push(named(&mut maker, &condition.name, &expression));
-        }
         for (variable, values) in [
             ("allowedImages", &exception.images),
             ("allowedValues", &exception.allowed_values),
@@ -122,8 +164,7 @@ fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<Generated> {
     }
     let validations = validations(&mut maker, plan, &replacing);
     spec.extend(validations.map(|node| ("validations", node)));
-    let annotations = maker.copy(&plan.at.key("auditAnnotations"));
-    spec.extend(annotations.map(|node| ("auditAnnotations", node)));
+    spec.extend(maker.field("auditAnnotations", &plan.at.key("auditAnnotations")));
     let spec = maker.map(&spec);
     let vap = maker.finish(
         "ValidatingAdmissionPolicy",

@@ -7,12 +7,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
     fs,
     path::{Path, PathBuf},
 };
 
 use rayon::prelude::*;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// The directory of the workspace.
 ///
@@ -70,6 +72,32 @@ pub fn jsonl<R: DeserializeOwned>(path: &Path) -> Vec<R> {
         .collect()
 }
 
+/// A string of a row; empty if absent.
+pub fn text<'v>(row: &'v Value, key: &str) -> &'v str {
+    row.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The items of a list in a row; none if absent.
+pub fn items<'v>(row: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
+    row.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The `id` of a row.
+pub fn id(row: &Value) -> String {
+    text(row, "id").to_owned()
+}
+
+/// Compares what we decide with what was recorded.
+///
+/// # Errors
+/// Both, if they differ.
+pub fn same<T: PartialEq + Debug + ?Sized>(ours: &T, expected: &T) -> Result<(), String> {
+    if ours == expected {
+        return Ok(());
+    }
+    Err(format!("ours {ours:?}, expected {expected:?}"))
+}
+
 /// The result of each row, by its id: `Err` is the difference.
 pub type Results = [(String, Result<(), String>)];
 
@@ -82,7 +110,33 @@ pub struct Gate<'a> {
     pub rows: usize,
 }
 
-impl Gate<'_> {
+impl<'a> Gate<'a> {
+    pub const fn new(name: &'a str, rows: usize) -> Self {
+        Self { name, rows }
+    }
+
+    /// [`Gate::run`] with the rows of one of the project's own fixtures.
+    pub fn fixture<R, I, C>(&self, path: &str, id: I, check: C)
+    where
+        R: DeserializeOwned + Sync,
+        I: Fn(&R) -> String + Sync,
+        C: Fn(&R) -> Result<(), String> + Sync,
+    {
+        self.run(&jsonl(&fixture(path)), id, check);
+    }
+
+    /// [`Gate::run`] with the rows of a file of the shared reference data, if it is there.
+    pub fn shared<R, I, C>(&self, path: &str, id: I, check: C)
+    where
+        R: DeserializeOwned + Sync,
+        I: Fn(&R) -> String + Sync,
+        C: Fn(&R) -> Result<(), String> + Sync,
+    {
+        if let Some(path) = shared(path) {
+            self.run(&jsonl(&path), id, check);
+        }
+    }
+
     /// Runs every row through `check`, which returns `Err` with the difference on a disagreement, and compares the
     /// result with the known disagreements: an unlisted one fails the test, and so does a listed row that agrees.
     ///

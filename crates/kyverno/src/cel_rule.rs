@@ -10,7 +10,7 @@ use kyvtest_cel::{
     admission::{Cause, Decision as Decided, Declarations, Outcome, Parts, ValidationText, Validator},
     context::Scratch,
     host::{Attributes, Authorizing, Decision, Host},
-    observe::{Observer, Place},
+    observe::Place,
     profile::Profile,
     program::Program,
 };
@@ -179,8 +179,8 @@ struct Review<'h> {
 }
 
 impl Host for Review<'_> {
-    fn observer(&self) -> Option<&Observer> {
-        self.host.observer()
+    fn ambient(&self) -> Option<&dyn Host> {
+        Some(self.host)
     }
 
     fn authorize(&self, attributes: &Attributes) -> Option<Decision> {

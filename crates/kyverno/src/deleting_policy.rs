@@ -16,7 +16,7 @@ use kyvtest_cel::{
     context::Scratch,
     env::Env,
     host::{Host, Wrapped},
-    profile::{PolicyScope, Profile},
+    profile::Profile,
     program::Program,
     types::Type,
     val::Val,
@@ -88,11 +88,7 @@ impl CompiledDeletingPolicy {
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
     ) -> Result<Self, Vec<FieldError>> {
         let spec = &policy.spec;
-        let mut env = Env::new(Profile::kyverno_deleting(if policy.namespace().is_empty() {
-            PolicyScope::Cluster
-        } else {
-            PolicyScope::Namespace
-        }));
+        let mut env = Env::new(Profile::kyverno_deleting(policy.scope()));
         let slots = declare(&mut env);
         // Upstream declares a type that its environment does not have.
         env.declare("exceptions", Type::structure("compiler.Exception"));

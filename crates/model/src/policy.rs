@@ -28,14 +28,17 @@ mod match_constraints;
 mod match_resources;
 mod match_write;
 mod mutating;
-mod mutating_admission;
 mod parts;
 mod scoped;
 mod selector;
 mod validate;
 mod validating;
 
-pub use admission::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+pub use admission::{
+    AdmissionPolicy, AdmissionPolicyBinding, AdmissionRules, BindingActions, MutatingAdmissionPolicy,
+    MutatingAdmissionPolicyBinding, MutatingRules, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingRules,
+};
 pub use classic::{
     ApplyRules, Cel, ClassicPolicy, FailureAction, FailureActionOverride, PolicyKind, Rule, Spec, Validate,
     WebhookConfiguration,
@@ -57,10 +60,7 @@ pub use located::{Expression, Origin, Spanned, Subtree, Text};
 pub use match_constraints::{MatchConstraints, MatchPolicy, NamedRule, POD_CONTROLLERS};
 pub use match_resources::{MatchResources, ResourceDescription, ResourceFilter, Subject, SubjectPattern, UserFilter};
 pub use match_write::write_selector;
-pub use mutating::{
-    MutatingAutogen, MutatingEvaluation, MutatingPolicy, MutatingPolicySpec, Mutation, TargetMatchConstraints,
-};
-pub use mutating_admission::{MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding};
+pub use mutating::{MutatingEvaluation, MutatingPolicy, MutatingPolicySpec, Mutation, TargetMatchConstraints};
 pub use parts::{
     AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
     Validation, ValidationAction, Variable,

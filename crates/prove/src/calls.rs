@@ -63,6 +63,15 @@ impl Calls {
         }
     }
 
+    /// The fields of a test file that describe the calls, with their lists; without those that are empty.
+    pub fn fields(&self) -> impl Iterator<Item = (&'static str, Vec<Json>)> {
+        let all = [
+            ("globalContextEntries", self.entries()),
+            ("apiCallResponses", self.responses()),
+        ];
+        all.into_iter().filter(|(_, list)| !list.is_empty())
+    }
+
     /// The entries of the global context as a test file has them.
     pub fn entries(&self) -> Vec<Json> {
         let entry = |(name, value): &(String, Json)| {

@@ -229,6 +229,21 @@ pub struct Proof {
     pub fault: bool,
 }
 
+impl Proof {
+    /// A proof that claims nothing yet.
+    pub(crate) fn undecided(discovery: &Discovery, options: &Options<'_>) -> Self {
+        Self {
+            label: Label::Unknown,
+            reason: String::new(),
+            world: world_of(discovery, options),
+            regions: Vec::new(),
+            notes: Vec::new(),
+            stats: Stats::default(),
+            fault: false,
+        }
+    }
+}
+
 /// Native policies with their bindings.
 #[derive(Debug, Clone, Default)]
 pub struct Target {
@@ -305,15 +320,7 @@ pub fn prove(
     discovery: &Discovery,
     options: &Options<'_>,
 ) -> Proof {
-    let mut proof = Proof {
-        label: Label::Unknown,
-        reason: String::new(),
-        world: world_of(discovery, options),
-        regions: Vec::new(),
-        notes: Vec::new(),
-        stats: Stats::default(),
-        fault: false,
-    };
+    let mut proof = Proof::undecided(discovery, options);
     if proof.world.kube != "1.36" && proof.world.discovery == "ga+2" {
         proof.notes.push("the kinds are those of Kubernetes 1.36".to_owned());
     }

@@ -28,78 +28,56 @@ enum Which {
 /// A smallest request around a difference. One that shows in a cluster stays so.
 pub fn shrink(engines: &Engines<'_>, found: Replayed) -> Replayed {
     let real = engines.shows_in_cluster(&found);
-    let mut best = found;
-    let mut runs = 0;
-    loop {
-        let request = &best.scenario().request;
-        let (new, old) = (json_of(request.object.root()), json_of(request.old_object.root()));
-        let which: &[Which] = if new == old {
-            &[Which::Both]
-        } else {
-            &[Which::New, Which::Old]
-        };
-        let least = objects::least(&request.resource);
-        let mut smaller = None;
-        'search: for which in which {
-            let mut tried = best.scenario().clone();
-            let object = if *which == Which::Old { &old } else { &new };
-            for candidate in candidates(object, &least) {
-                if runs >= RUNS {
-                    return best;
-                }
-                runs += 1;
-                replace(&mut tried, *which, &candidate);
-                if engines.class(&tried) == Some(best.class()) {
-                    smaller = engines
-                        .replay_texts(tried.clone())
-                        .filter(|found| !real || engines.shows_in_cluster(found));
-                    if smaller.is_some() {
-                        break 'search;
-                    }
-                }
-            }
+    let class = found.class();
+    shrunk(found, Replayed::scenario, &mut |tried| {
+        if engines.class(tried) != Some(class) {
+            return None;
         }
-        match smaller {
-            Some(found) => best = found,
-            None => return best,
-        }
-    }
+        let smaller = engines.replay_texts(tried.clone())?;
+        (!real || engines.shows_in_cluster(&smaller)).then_some(smaller)
+    })
 }
 
 /// A smallest request that keeps a property. The stored object of an UPDATE shrinks with the new one where they are the same.
 pub(crate) fn smallest(found: Scenario, keeps: &mut dyn FnMut(&Scenario) -> bool) -> Scenario {
+    shrunk(found, |best| best, &mut |tried| keeps(tried).then(|| tried.clone()))
+}
+
+/// Takes smaller objects as long as `accept` finds what is looked for in the smaller request.
+fn shrunk<T>(found: T, scenario: impl Fn(&T) -> &Scenario, accept: &mut dyn FnMut(&Scenario) -> Option<T>) -> T {
     let mut best = found;
     let mut runs = 0;
-    loop {
-        let request = &best.request;
-        let (new, old) = (json_of(request.object.root()), json_of(request.old_object.root()));
-        let which: &[Which] = if new == old {
-            &[Which::Both]
-        } else {
-            &[Which::New, Which::Old]
-        };
-        let least = objects::least(&request.resource);
-        let mut smaller = None;
-        'search: for which in which {
-            let mut tried = best.clone();
-            let object = if *which == Which::Old { &old } else { &new };
-            for candidate in candidates(object, &least) {
-                if runs >= RUNS {
-                    return best;
-                }
-                runs += 1;
-                replace(&mut tried, *which, &candidate);
-                if keeps(&tried) {
-                    smaller = Some(tried);
-                    break 'search;
-                }
+    while let Some(smaller) = smaller(scenario(&best), &mut runs, accept) {
+        best = smaller;
+    }
+    best
+}
+
+/// The first request with one step less that is accepted; `None` if there is none, or after too many attempts.
+fn smaller<T>(from: &Scenario, runs: &mut usize, accept: &mut dyn FnMut(&Scenario) -> Option<T>) -> Option<T> {
+    let request = &from.request;
+    let (new, old) = (json_of(request.object.root()), json_of(request.old_object.root()));
+    let which: &[Which] = if new == old {
+        &[Which::Both]
+    } else {
+        &[Which::New, Which::Old]
+    };
+    let least = objects::least(&request.resource);
+    for which in which {
+        let mut tried = from.clone();
+        let object = if *which == Which::Old { &old } else { &new };
+        for candidate in candidates(object, &least) {
+            if *runs >= RUNS {
+                return None;
+            }
+            *runs += 1;
+            replace(&mut tried, *which, &candidate);
+            if let Some(found) = accept(&tried) {
+                return Some(found);
             }
         }
-        match smaller {
-            Some(found) => best = found,
-            None => return best,
-        }
     }
+    None
 }
 
 fn json_of(value: Value<'_>) -> Json {

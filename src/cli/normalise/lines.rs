@@ -5,12 +5,11 @@
 
 use std::{path::Path, sync::Arc};
 
-use rayon::prelude::*;
 use serde_json::{Map, Value as Json, json};
 
 use super::super::{Exit, Failure, input, output::Output};
 use kyvtest_go_compat::{
-    diagnostic::{Code, Diagnostic, Sources, Span},
+    diagnostic::Code,
     value::{Document, Value},
 };
 use kyvtest_normalise::{
@@ -36,22 +35,10 @@ const KEYS: [&str; 12] = [
 ];
 
 pub(super) fn run(path: &Path, definitions: &[Arc<Document>], output: &mut Output) -> Result<Exit, Failure> {
-    let mut sources = Sources::new();
-    let file = input::read(path, &mut sources)?;
-    let text = sources.text(file).cloned().unwrap_or_default();
-    let lines = input::lines(&text);
-    let answers: Vec<Result<String, Diagnostic>> = lines
-        .par_iter()
-        .map(|(start, line)| {
-            answer(line, definitions)
-                .map(|answer| answer.to_string())
-                .map_err(|message| {
-                    let span = Span::new(file, *start, start + line.len() as u32);
-                    Diagnostic::at(Code::BadValue, span, message)
-                })
-        })
-        .collect();
-    Ok(output.answers(answers, &sources)?)
+    input::answer_lines(path, output, |line| {
+        let problem = |message| (0, Code::BadValue, message);
+        answer(line, definitions).map_err(problem)
+    })
 }
 
 /// A parsed line.

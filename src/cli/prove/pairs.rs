@@ -273,7 +273,7 @@ pub(in crate::cli) fn witness(example: &Counterexample) -> Json {
         "a": {"effect": a.effect.as_str()},
         "b": {"effect": b.effect.as_str()},
     });
-    for (field, list) in answers(scenario) {
+    for (field, list) in scenario.calls.fields() {
         shown[field] = json!(list);
     }
     if example.is_about_objects() {
@@ -282,15 +282,6 @@ pub(in crate::cli) fn witness(example: &Counterexample) -> Json {
         }
     }
     shown
-}
-
-/// What the global context and services answer around a request, by the fields of a test file; nothing if they are not called.
-fn answers(scenario: &Scenario) -> impl Iterator<Item = (&'static str, Vec<Json>)> {
-    let all = [
-        ("globalContextEntries", scenario.calls.entries()),
-        ("apiCallResponses", scenario.calls.responses()),
-    ];
-    all.into_iter().filter(|(_, list)| !list.is_empty())
 }
 
 /// The distinct names of the policies of a side.
@@ -430,7 +421,7 @@ fn request(scenario: &Scenario) -> String {
     let mut shown: Vec<(&str, Json)> = objects
         .map(|(name, document)| (name, ordered(document.root().to_serde())))
         .collect();
-    shown.extend(answers(scenario).map(|(name, list)| (name, Json::Array(list))));
+    shown.extend(scenario.calls.fields().map(|(name, list)| (name, Json::Array(list))));
     for (name, value) in shown {
         let _ = writeln!(text, "    {name}:");
         for line in Document::from(&value).root().to_yaml().lines() {

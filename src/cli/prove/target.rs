@@ -55,7 +55,7 @@ pub(super) fn check(
     let mutating: Vec<_> = native.native_mutating().map(|policy| &**policy).collect();
     let mutating_bindings: Vec<_> = native.mutating_bindings.iter().map(|binding| &**binding).collect();
     let found = kyvtest_apiserver::check(&policies, &bindings, discovery);
-    let more = kyvtest_apiserver::check_mutating(&mutating, &mutating_bindings, discovery);
+    let more = kyvtest_apiserver::check(&mutating, &mutating_bindings, discovery);
     for found in found.into_iter().chain(more) {
         if matches!(found.code, Code::UnboundPolicy | Code::DanglingBinding) {
             output.diagnostic(&found.with_severity(Severity::Warning), sources);

@@ -37,7 +37,7 @@ impl MutatingPair {
         let generate = |policy: &Arc<MutatingPolicy>| {
             convert(&Policy::Mutating(Arc::clone(policy)), exceptions, discovery, options)
         };
-        let requested = policy.spec.autogen.mutating_admission_policy.as_ref();
+        let requested = policy.spec.autogen.native_policy.as_ref();
         let is_marked = requested.is_some_and(|enabled| enabled.value);
         let mut conversion = generate(policy);
         let mut compared = Arc::clone(policy);

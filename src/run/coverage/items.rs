@@ -85,8 +85,8 @@ impl<'p> Texts<'p> {
             validations_at: "validations",
             conditions: &policy.match_conditions,
             variables: &policy.variables,
-            validations: &policy.validations,
-            annotations: &policy.audit_annotations,
+            validations: &policy.rules.validations,
+            annotations: &policy.rules.audit_annotations,
         }
     }
 

@@ -27,7 +27,6 @@ pub struct Mocks {
     global: BTreeMap<String, Document>,
     http: BTreeMap<String, Document>,
     authorizer: Option<AuthorizerRules>,
-    namespace: String,
     now: Option<Timestamp>,
     random: Option<AtomicU64>,
 }
@@ -78,11 +77,6 @@ impl Mocks {
         self.authorizer = Some(rules);
     }
 
-    /// Sets the namespace of the policy.
-    pub fn set_namespace(&mut self, namespace: &str) {
-        namespace.clone_into(&mut self.namespace);
-    }
-
     /// Sets the clock.
     pub fn set_now(&mut self, now: Timestamp) {
         self.now = Some(now);
@@ -123,10 +117,6 @@ impl Host for Mocks {
 
     fn resource_post(&self, _: &str, _: &str, _: &str, _: Value<'_>) -> HostResult {
         Err(HostError::Panic("not implemented".to_owned()))
-    }
-
-    fn policy_namespace(&self) -> &str {
-        &self.namespace
     }
 
     fn resource_of_kind(&self, _: &str, _: &str) -> Result<Gvr, HostError> {

@@ -11,7 +11,10 @@ use crate::{
     types::Type::{Bytes, Dyn, String},
     val::{NO_SUCH_OVERLOAD, Val},
 };
-use kyvtest_go_compat::text::{base64, float};
+use kyvtest_go_compat::{
+    text::{base64, float},
+    value::go_json::write_string,
+};
 
 /// The largest integer that a double, and so a JSON reader, represents exactly.
 const MAX_SAFE: i64 = (1 << 53) - 1;
@@ -89,9 +92,9 @@ fn write_json(out: &mut std::string::String, value: Val<'_>) -> Result<(), std::
         Val::Null => out.push_str("null"),
         Val::Bool(b) => out.push_str(if b { "true" } else { "false" }),
         Val::Int(i) if i.unsigned_abs() <= MAX_SAFE as u64 => out.push_str(&i.to_string()),
-        Val::Int(i) => write_text(out, &i.to_string()),
+        Val::Int(i) => write_string(out, &i.to_string()),
         Val::Uint(u) if u <= MAX_SAFE as u64 => out.push_str(&u.to_string()),
-        Val::Uint(u) => write_text(out, &u.to_string()),
+        Val::Uint(u) => write_string(out, &u.to_string()),
         Val::Double(d) => match float::json(d) {
             Some(text) => out.push_str(&text),
             None => {
@@ -99,10 +102,10 @@ fn write_json(out: &mut std::string::String, value: Val<'_>) -> Result<(), std::
                 return Err(format!("proto: google.protobuf.Value.number_value: invalid {d} value"));
             }
         },
-        Val::String(text) => write_text(out, text),
-        Val::Bytes(bytes) => write_text(out, &base64::encode(bytes)),
-        Val::Duration(d) => write_text(out, &time::duration_text(d)),
-        Val::Timestamp(t) => write_text(out, &t.to_string()),
+        Val::String(text) => write_string(out, text),
+        Val::Bytes(bytes) => write_string(out, &base64::encode(bytes)),
+        Val::Duration(d) => write_string(out, &time::duration_text(d)),
+        Val::Timestamp(t) => write_string(out, &t.to_string()),
         Val::List(_) | Val::DocumentList(_) => {
             out.push('[');
             for (i, item) in value.list_iter().enumerate() {
@@ -132,7 +135,7 @@ fn write_json(out: &mut std::string::String, value: Val<'_>) -> Result<(), std::
                 if i > 0 {
                     out.push(',');
                 }
-                write_text(out, key);
+                write_string(out, key);
                 out.push(':');
                 write_json(out, value)?;
             }
@@ -146,27 +149,4 @@ fn write_json(out: &mut std::string::String, value: Val<'_>) -> Result<(), std::
         }
     }
     Ok(())
-}
-
-/// A JSON string as Go writes it, with HTML characters escaped.
-fn write_text(out: &mut std::string::String, text: &str) {
-    use std::fmt::Write as _;
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            c if c < ' ' || matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}') => {
-                // Writing into memory cannot fail.
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
 }

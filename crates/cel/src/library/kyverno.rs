@@ -139,6 +139,55 @@ impl Opaque for Receiver {
     }
 }
 
+/// A structure of Go that expressions see: equal to values of its own type only.
+pub(super) trait Structure: std::fmt::Debug + PartialEq + Send + Sync + 'static {
+    const NAME: &'static str;
+
+    fn field<'a>(&'a self, name: &str) -> Option<Val<'a>>;
+
+    fn is_zero(&self) -> bool;
+
+    fn go_json(&self) -> Option<String> {
+        None
+    }
+}
+
+impl<S: Structure> Opaque for S {
+    fn type_name(&self) -> &'static str {
+        S::NAME
+    }
+
+    fn equals(&self, other: &dyn Opaque) -> Option<bool> {
+        let other = (other as &dyn std::any::Any).downcast_ref::<Self>();
+        Some(other.is_some_and(|other| self == other))
+    }
+
+    fn equals_plain(&self) -> Option<bool> {
+        Some(false)
+    }
+
+    fn is_structure(&self) -> bool {
+        true
+    }
+
+    fn field<'a>(&'a self, name: &str) -> Option<Val<'a>> {
+        Structure::field(self, name)
+    }
+
+    fn is_set(&self, name: &str) -> Option<bool> {
+        let is_empty = |value: Val<'_>| value.as_str() == Some("") || value.is_list() && value.is_empty();
+        Structure::field(self, name).map(|value| !is_empty(value))
+    }
+
+    fn is_zero(&self) -> bool {
+        Structure::is_zero(self)
+    }
+
+    fn go_json(&self) -> Option<String> {
+        Structure::go_json(self)
+    }
+}
+
 /// Declares a variable that is a receiver, and its type.
 pub(super) fn declare_receiver(library: &mut Library, name: &'static str, receiver: &'static Receiver) {
     library.add_constant(name, Type::opaque(receiver.0), Val::Opaque(receiver));

@@ -106,8 +106,11 @@ pub(super) fn sort_variable() -> Name {
     SHARED.sort_input.clone()
 }
 
-/// Words that the grammar accepts as names but that cannot be variables.
-pub(super) fn is_reserved(name: &str) -> bool {
+/// Whether a word cannot be a variable: the grammar's own words, and those that it reserves.
+///
+/// Kubernetes has the same list for names of variables and for names of fields (`celReserved` of
+/// `pkg/apis/admissionregistration/validation`, `celReservedSymbols` of `k8s.io/apiserver/pkg/cel`).
+pub fn is_reserved(name: &str) -> bool {
     matches!(
         name,
         "as" | "break"

@@ -287,6 +287,16 @@ impl Expander<'_, '_> {
                 result = self.call(Op::Equals, vec![accu, one]);
             }
         }
+        self.fold(
+            iter_range,
+            (iter_var, iter_var2),
+            [accu_init, loop_condition, loop_step, result],
+        )
+    }
+
+    /// A fold with its initial value, condition, step and result.
+    fn fold(&mut self, iter_range: ExprId, (iter_var, iter_var2): (Name, Option<Name>), parts: [ExprId; 4]) -> ExprId {
+        let [accu_init, loop_condition, loop_step, result] = parts;
         let accu_var = self.b.accumulator_name();
         self.b.comprehension(
             self.at,
@@ -321,19 +331,10 @@ impl Expander<'_, '_> {
             None => step,
         };
         let result = self.accumulator();
-        let accu_var = self.b.accumulator_name();
-        self.b.comprehension(
-            self.at,
-            Comprehension {
-                iter_var,
-                iter_var2,
-                iter_range,
-                accu_var,
-                accu_init,
-                loop_condition,
-                loop_step,
-                result,
-            },
+        self.fold(
+            iter_range,
+            (iter_var, iter_var2),
+            [accu_init, loop_condition, loop_step, result],
         )
     }
 

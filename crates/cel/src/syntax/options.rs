@@ -66,7 +66,7 @@ impl Macros {
     };
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParseOptions {
     pub macros: Macros,
     /// Whether `.?f`, `[?i]` and optional entries are allowed.

@@ -7,7 +7,7 @@ use crate::{
     report::{Action, Item, Report},
     validating::exception_at,
 };
-use kyvtest_cel::profile::Profile;
+use kyvtest_cel::profile::{PolicyScope, Profile};
 use kyvtest_go_compat::text::label::{Wording, key_problems};
 use kyvtest_model::policy::{CelPolicyException, Expression, FailurePolicy};
 
@@ -100,7 +100,7 @@ fn mutations(plan: &Plan<'_>, report: &mut Vec<Item>) {
         let text = "the API server decodes the object and sets defaults between the mutations";
         report.hazard("M17", Action::Mapped, &at.item(1), text);
     }
-    let profile = Profile::kyverno_mutating();
+    let profile = Profile::kyverno_mutating(PolicyScope::Cluster);
     for (i, mutation) in spec.mutations.iter().enumerate() {
         let at = at.item(i);
         if let Some(expression) = &mutation.json_patch {
@@ -175,21 +175,7 @@ fn of_exception(plan: &Plan<'_>, exception: &CelPolicyException, at: &At<'_>, re
         }
         _ => {}
     }
-    let name = &plan.policy.metadata.name.value;
-    for (i, reference) in exception.policy_refs.iter().enumerate() {
-        if reference.name.value == *name && reference.kind.value != plan.policy.kind() {
-            let at = at.key("policyRefs").item(i).key("kind");
-            let text = format!(
-                "the exception is for a `{}`, but also counts for this policy",
-                reference.kind.value
-            );
-            report.hazard("M09", Action::Narrowed, &at, text);
-        }
-    }
-    if exception.expires_at.is_some() {
-        let text = "the native policy keeps the exemption";
-        report.hazard("M26", Action::Narrowed, &at.key("expiresAt"), text);
-    }
+    plan.report_exception(exception, ["M09", "M26"], report);
 }
 
 /// Reports names of conditions that the API server rejects.
@@ -223,7 +209,7 @@ fn names(plan: &Plan<'_>, report: &mut Vec<Item>) {
 
 /// All expressions of the policy and of its exceptions; those of exceptions are marked.
 fn expressions<'p>(plan: &Plan<'p>) -> Vec<(Parsed<'p>, bool)> {
-    let profile = Profile::kyverno_mutating();
+    let profile = Profile::kyverno_mutating(PolicyScope::Cluster);
     let mut all = Vec::new();
     let mut add = |expression: &'p Expression, role, at, excepted| {
         all.push((Parsed::new(expression, role, at, profile), excepted));
@@ -292,7 +278,7 @@ fn repeated_variables(plan: &Plan<'_>, report: &mut Vec<Item>) {
     if spec.mutations.len() < 2 {
         return;
     }
-    let profile = Profile::kyverno_mutating();
+    let profile = Profile::kyverno_mutating(PolicyScope::Cluster);
     let parse = |expression, role| Parsed::new(expression, role, plan.at.clone(), profile);
     let mut reads_object: Vec<&str> = Vec::new();
     for variable in &spec.variables {

@@ -149,21 +149,7 @@ fn of_exception(plan: &Plan<'_>, exception: &CelPolicyException, at: &At<'_>, re
         }
         _ => {}
     }
-    let name = &plan.policy.metadata.name.value;
-    for (i, reference) in exception.policy_refs.iter().enumerate() {
-        if reference.name.value == *name && reference.kind.value != plan.policy.kind() {
-            let at = at.key("policyRefs").item(i).key("kind");
-            let text = format!(
-                "the exception is for a `{}`, but also counts for this policy",
-                reference.kind.value
-            );
-            report.hazard("V06", Action::Narrowed, &at, text);
-        }
-    }
-    if exception.expires_at.is_some() {
-        let text = "the native policy keeps the exemption";
-        report.hazard("V22", Action::Narrowed, &at.key("expiresAt"), text);
-    }
+    plan.report_exception(exception, ["V06", "V22"], report);
 }
 
 /// All expressions of the policy and of its exceptions.

@@ -160,12 +160,6 @@ pub fn parse_float(text: &str) -> Result<f64, NumberError> {
     finish(text, parsed)
 }
 
-/// `strconv.ParseFloat` for 32 bits.
-pub fn parse_float32(text: &str) -> Result<f32, NumberError> {
-    let parsed = float(text, 23, -126, |decimal| decimal.parse::<f32>().ok().map(f64::from));
-    finish(text, parsed).map(|value| value as f32)
-}
-
 fn finish(text: &str, parsed: Option<(f64, bool)>) -> Result<f64, NumberError> {
     match parsed {
         Some((value, _)) if value.is_finite() => Ok(value),

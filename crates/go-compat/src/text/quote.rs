@@ -9,11 +9,6 @@ pub fn quote(text: &str) -> String {
     quoted(text, '"', is_print)
 }
 
-/// [`quote`] with escapes for everything outside ASCII (`%+q`).
-pub fn quote_ascii(text: &str) -> String {
-    quoted(text, '"', |c| c.is_ascii())
-}
-
 /// [`quote`] of bytes that are mostly text: error messages quote fragments that may end inside a character.
 pub fn quote_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
@@ -33,14 +28,7 @@ pub fn quote_bytes(bytes: &[u8]) -> String {
 /// A string as Go's `encoding/json` writes it, with HTML characters escaped.
 pub fn go_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
-    for c in serde_json::Value::from(text).to_string().chars() {
-        match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            _ => out.push(c),
-        }
-    }
+    crate::value::go_json::write_string(&mut out, text);
     out
 }
 

@@ -116,8 +116,30 @@ impl DistinguishedName {
         Ok(Self(attributes))
     }
 
+    /// The fields of Go's `pkix.Name` that are lists.
+    pub fn lists(&self) -> impl Iterator<Item = (&'static str, Vec<String>)> {
+        let fields = [
+            ("Country", 6),
+            ("Organization", 10),
+            ("OrganizationalUnit", 11),
+            ("Locality", 7),
+            ("Province", 8),
+            ("StreetAddress", 9),
+            ("PostalCode", 17),
+        ];
+        fields.into_iter().map(|(field, number)| (field, self.values(number)))
+    }
+
+    /// The fields of Go's `pkix.Name` that are strings: the last value, or an empty one.
+    pub fn strings(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let fields = [("SerialNumber", 5), ("CommonName", 3)];
+        fields
+            .into_iter()
+            .map(|(field, number)| (field, self.values(number).pop().unwrap_or_default()))
+    }
+
     /// The values of the attribute `2.5.4.last`.
-    pub fn values(&self, last: u32) -> Vec<String> {
+    fn values(&self, last: u32) -> Vec<String> {
         let of_kind = self.0.iter().filter(|(kind, _)| kind[..] == [2, 5, 4, last]);
         of_kind.map(|(_, value)| value.clone()).collect()
     }

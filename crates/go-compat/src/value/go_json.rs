@@ -441,16 +441,28 @@ pub fn write_double(out: &mut String, number: f64) -> Result<(), String> {
 
 /// Writes a string in quotes, safe for HTML and JavaScript.
 pub fn write_string(out: &mut String, text: &str) {
+    write_escaped(out, text, true, true);
+}
+
+/// [`write_string`] without escapes for HTML.
+pub fn write_string_plain(out: &mut String, text: &str) {
+    write_escaped(out, text, false, true);
+}
+
+/// Writes a string in quotes. `html` escapes `<`, `>` and `&`; `short_controls` writes backspaces and form feeds as `\b` and
+/// `\f`, which older encoders of Go write as numbers.
+pub fn write_escaped(out: &mut String, text: &str, html: bool, short_controls: bool) {
     out.push('"');
     for c in text.chars() {
         match c {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
+            '\u{8}' if short_controls => out.push_str("\\b"),
+            '\u{c}' if short_controls => out.push_str("\\f"),
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
+            '<' | '>' | '&' if !html => out.push(c),
             '\0'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
                 write_display(out, format_args!("\\u{:04x}", u32::from(c)));
             }
@@ -458,4 +470,23 @@ pub fn write_string(out: &mut String, text: &str) {
         }
     }
     out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write_escaped;
+
+    fn written(text: &str, html: bool, short_controls: bool) -> String {
+        let mut out = String::new();
+        write_escaped(&mut out, text, html, short_controls);
+        out
+    }
+
+    #[test]
+    fn escapes_are_by_character() {
+        assert_eq!(written("<\u{8}\u{2028}", true, true), r#""\u003c\b\u2028""#);
+        assert_eq!(written("<\u{8}\u{2028}", false, false), r#""<\u0008\u2028""#);
+        // A backslash in the text is not the start of an escape.
+        assert_eq!(written(r"\u003c \b", false, false), r#""\\u003c \\b""#);
+    }
 }

@@ -144,20 +144,11 @@ fn request(der: &[u8]) -> Parsed<Data> {
 
 fn name(name: &DistinguishedName) -> Data {
     let mut fields = Fields::new();
-    for (key, number) in [
-        ("Country", 6),
-        ("Organization", 10),
-        ("OrganizationalUnit", 11),
-        ("Locality", 7),
-        ("Province", 8),
-        ("StreetAddress", 9),
-        ("PostalCode", 17),
-    ] {
-        put(&mut fields, key, texts(&name.values(number)));
+    for (key, values) in name.lists() {
+        put(&mut fields, key, texts(&values));
     }
-    for (key, number) in [("SerialNumber", 5), ("CommonName", 3)] {
-        let last = name.values(number).pop().unwrap_or_default();
-        put(&mut fields, key, last);
+    for (key, value) in name.strings() {
+        put(&mut fields, key, value);
     }
     let attributes = name.0.iter();
     let names = attributes.map(|(kind, value)| typed_value(kind, Data::from(value.as_str())));

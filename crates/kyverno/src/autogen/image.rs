@@ -5,9 +5,9 @@
 
 use super::{
     rewrite,
-    validating::{Config, Target, for_controllers, match_constraints},
+    validating::{Config, Target, for_controllers, match_constraints, regenerate},
 };
-use kyvtest_go_compat::yaml::{Edited, Graft};
+use kyvtest_go_compat::yaml::Edited;
 use kyvtest_model::policy::{ImageValidatingPolicy, ImageValidatingPolicySpec, MatchConstraints};
 
 /// The policies that are generated from a policy: that for CronJobs, then that for the others. Upstream's order is random.
@@ -24,17 +24,10 @@ pub fn image_variants(policy: &ImageValidatingPolicy) -> Vec<ImageValidatingPoli
 
 fn spec(spec: &ImageValidatingPolicySpec, config: Config, targets: &[Target]) -> Option<ImageValidatingPolicySpec> {
     let edit = |text: &mut Edited| rewrite::validating(config.template(), text);
-    let source = spec.source.node();
-    let mut graft = Graft::new(source.tree(), &edit);
-    let mut made = Vec::new();
-    for entry in source.as_map()?.iter() {
-        let value = if entry.key == "matchConstraints" {
-            match_constraints(&mut graft, entry.value, targets)
-        } else {
-            graft.copy(entry.value)
-        };
-        made.push((entry.key, entry.key_span, value));
-    }
-    let root = graft.map(source.span(), &made);
-    ImageValidatingPolicySpec::read(graft.finish(root), spec.source.file())
+    regenerate(&spec.source, &edit, |graft, field, value| {
+        Some(match field {
+            "matchConstraints" => match_constraints(graft, value, targets),
+            _ => graft.copy(value),
+        })
+    })
 }

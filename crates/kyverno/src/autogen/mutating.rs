@@ -5,7 +5,7 @@
 
 use std::{fmt::Write as _, sync::LazyLock};
 
-use super::validating::{Config, Target, for_controllers, match_constraints};
+use super::validating::{Config, Target, for_controllers, match_constraints, regenerate};
 use kyvtest_go_compat::{
     regex::Regex,
     yaml::{Edited, Entries, Graft, Items, Node, NodeId},
@@ -40,21 +40,15 @@ pub fn mutating_variants(policy: &MutatingPolicy) -> Vec<MutatingVariant> {
 }
 
 fn spec(spec: &MutatingPolicySpec, config: Config, targets: &[Target]) -> Option<MutatingPolicySpec> {
-    let source = spec.source.node();
     let keep = |_: &mut Edited| {};
-    let mut graft = Graft::new(source.tree(), &keep);
-    let mut made = Vec::new();
-    for entry in source.as_map()?.iter() {
-        let value = match entry.key {
-            "matchConstraints" => match_constraints(&mut graft, entry.value, targets),
-            "matchConditions" => conditions(&mut graft, entry.value, config),
-            "mutations" => mutations(&mut graft, entry.value, config),
-            _ => graft.copy(entry.value),
-        };
-        made.push((entry.key, entry.key_span, value));
-    }
-    let root = graft.map(source.span(), &made);
-    MutatingPolicySpec::read(graft.finish(root), spec.source.file())
+    regenerate(&spec.source, &keep, |graft, field, value| {
+        Some(match field {
+            "matchConstraints" => match_constraints(graft, value, targets),
+            "matchConditions" => conditions(graft, value, config),
+            "mutations" => mutations(graft, value, config),
+            _ => graft.copy(value),
+        })
+    })
 }
 
 /// A list of maps, each with one field rewritten.

@@ -7,18 +7,13 @@ use super::{
 use kyvtest_go_compat::yaml::{Edited, Entries, Graft, Items, Node, NodeId, Span};
 use kyvtest_model::policy::{
     MatchResources, ResourceFilter, Rule,
-    autogen::{is_about_pods, is_pod},
+    autogen::{CONTROLLERS, is_about_pods, is_pod},
 };
 
-/// The controllers whose pods are described by `spec.template`.
-const PLAIN: [&str; 6] = [
-    "DaemonSet",
-    "Deployment",
-    "Job",
-    "ReplicaSet",
-    "ReplicationController",
-    "StatefulSet",
-];
+/// Whether the pods of a controller are described by `spec.template`.
+fn is_plain(kind: &str) -> bool {
+    kind != "CronJob" && CONTROLLERS.contains(&kind)
+}
 
 /// What is generated from a rule for a list of controllers: at most one rule for all that have a pod template and one for
 /// CronJobs.
@@ -43,9 +38,9 @@ pub(super) fn generate(rule: &Rule, controllers: &str, v2beta1: bool) -> Vec<Rul
 /// The known controllers of a list; the list itself if it has none.
 fn plain_kinds(listed: Vec<&str>) -> Vec<&str> {
     if listed == ["all"] {
-        return PLAIN.to_vec();
+        return CONTROLLERS.into_iter().filter(|kind| is_plain(kind)).collect();
     }
-    let known: Vec<&str> = listed.iter().copied().filter(|kind| PLAIN.contains(kind)).collect();
+    let known: Vec<&str> = listed.iter().copied().filter(|kind| is_plain(kind)).collect();
     if known.is_empty() { listed } else { known }
 }
 

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rewrite::{self, Template};
 use kyvtest_go_compat::yaml::{Edited, Graft, Node, NodeId};
-use kyvtest_model::policy::{MatchConstraints, Text, ValidatingPolicy, ValidatingPolicySpec};
+use kyvtest_model::policy::{
+    MatchConstraints, NamedRule, PolicySpec, Subtree, Text, ValidatingPolicy, ValidatingPolicySpec,
+};
 
 /// Which of the two policies that may be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -140,26 +142,30 @@ fn spec(
     targets: &[Target],
 ) -> Option<ValidatingPolicySpec> {
     let edit = |text: &mut Edited| rewrite::validating(config.template(), text);
-    let source = spec.source.node();
-    let mut graft = Graft::new(source.tree(), &edit);
+    let has_operations = |rule: &NamedRule| !rule.rule.operations.is_empty();
+    let is_empty = !constraints.resource_rules.iter().any(has_operations);
+    regenerate(&spec.source, &edit, |graft, field, value| match field {
+        "matchConstraints" => (!is_empty).then(|| match_constraints(graft, value, targets)),
+        _ => Some(graft.copy(value)),
+    })
+}
+
+/// A spec with other values of its fields; a field without a value is left out.
+pub(super) fn regenerate<'t, S: PolicySpec>(
+    source: &'t Subtree,
+    edit: &'t dyn Fn(&mut Edited),
+    mut value_of: impl FnMut(&mut Graft<'t>, &str, Node<'t>) -> Option<NodeId>,
+) -> Option<S> {
+    let (node, file) = (source.node(), source.file());
+    let mut graft = Graft::new(node.tree(), edit);
     let mut made = Vec::new();
-    for entry in source.as_map()?.iter() {
-        let value = if entry.key == "matchConstraints" {
-            if constraints
-                .resource_rules
-                .iter()
-                .all(|rule| rule.rule.operations.is_empty())
-            {
-                continue;
-            }
-            match_constraints(&mut graft, entry.value, targets)
-        } else {
-            graft.copy(entry.value)
-        };
-        made.push((entry.key, entry.key_span, value));
+    for entry in node.as_map()?.iter() {
+        if let Some(value) = value_of(&mut graft, entry.key, entry.value) {
+            made.push((entry.key, entry.key_span, value));
+        }
     }
-    let root = graft.map(source.span(), &made);
-    ValidatingPolicySpec::read(graft.finish(root), spec.source.file())
+    let root = graft.map(node.span(), &made);
+    S::read(graft.finish(root), file)
 }
 
 /// One rule for each group and version, with the operations of the rule for Pods; of the rest only the namespace selector

@@ -5,10 +5,7 @@ use crate::cel_policy::{
     CompileErrors, Exception, FieldError, Problem,
     compile::{Output, audit_annotations, compile, conditions, declare, variables},
 };
-use kyvtest_cel::{
-    env::Env,
-    profile::{PolicyScope, Profile},
-};
+use kyvtest_cel::{env::Env, profile::Profile};
 use kyvtest_model::policy::{CelPolicyException, GeneratingPolicy, GenerationEntry};
 
 impl CompiledGeneratingPolicy {
@@ -31,11 +28,7 @@ impl CompiledGeneratingPolicy {
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
     ) -> Result<Self, Vec<FieldError>> {
         let spec = &policy.spec;
-        let mut env = Env::new(Profile::kyverno_generating(if policy.namespace().is_empty() {
-            PolicyScope::Cluster
-        } else {
-            PolicyScope::Namespace
-        }));
+        let mut env = Env::new(Profile::kyverno_generating(policy.scope()));
         let slots = declare(&mut env);
         // Conditions come before the variables: to them there are none.
         let match_conditions = conditions("spec.matchConditions", &spec.match_conditions, &env)?;

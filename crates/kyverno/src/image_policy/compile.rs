@@ -6,15 +6,8 @@ use crate::cel_policy::{
     compile::{audit_annotations, conditions, validations, variables},
 };
 use kyvtest_cel::{
-    admission::aggregate,
-    compile::analyse,
-    composite::Composition,
-    env::Env,
-    library,
-    plan::plan,
-    profile::{PolicyScope, Profile},
-    program::Program,
-    types::Type,
+    admission::aggregate, compile::analyse, composite::Composition, env::Env, library, plan::plan, profile::Profile,
+    program::Program, types::Type,
 };
 use kyvtest_go_compat::{
     text::quote::quote,
@@ -103,11 +96,7 @@ impl CompiledImagePolicy {
                 let errors = aggregate(errors);
                 vec![format!("<nil>: Internal error: failed to compile matches: {errors}")]
             })?;
-        let mut env = Env::new(Profile::kyverno_image(if policy.namespace().is_empty() {
-            PolicyScope::Cluster
-        } else {
-            PolicyScope::Namespace
-        }));
+        let mut env = Env::new(Profile::kyverno_image(policy.scope()));
         let slots = declare(&mut env, &spec.evaluation.mode);
         let texts = |errors: Vec<FieldError>| -> Errors { errors.iter().map(ToString::to_string).collect() };
         let match_conditions = conditions("spec.matchConditions", &spec.match_conditions, &env).map_err(texts)?;

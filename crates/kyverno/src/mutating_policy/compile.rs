@@ -65,11 +65,7 @@ impl CompiledMutatingPolicy {
     ) -> Result<Self, Vec<FieldError>> {
         let one = |error: FieldError| vec![error];
         let spec = &policy.spec;
-        let mut env = Env::new(if policy.namespace().is_empty() {
-            Profile::kyverno_mutating()
-        } else {
-            Profile::kyverno_mutating_namespaced()
-        });
+        let mut env = Env::new(Profile::kyverno_mutating(policy.scope()));
         env.declare_mutation_types();
         let slots = declare(&mut env);
         refuse_variables_in_conditions(spec, &env)?;
@@ -119,7 +115,7 @@ fn refuse_variables_in_conditions(spec: &MutatingPolicySpec, env: &Env) -> Resul
     const DETAIL: &str = "variables cannot be referenced in matchConditions when \
         spec.autogen.mutatingAdmissionPolicy.enabled is true; native MutatingAdmissionPolicy evaluates match conditions \
         before variables, so inline the expression instead";
-    let generates = spec.autogen.mutating_admission_policy.as_ref();
+    let generates = spec.autogen.native_policy.as_ref();
     if !generates.is_some_and(|enabled| enabled.value) {
         return Ok(());
     }

@@ -10,11 +10,7 @@ use std::{
 };
 
 use super::{case::Case, registry::Registry, resource::Resource};
-use kyvtest_cel::{
-    host::{Attestation, Attributes, Decision, Gvr, Host, HostError, HostResult, HttpRequest, Mocks},
-    observe::Observer,
-    time::Timestamp,
-};
+use kyvtest_cel::host::{Attestation, Attributes, Decision, Gvr, Host, HostError, HostResult, HttpRequest, Mocks};
 use kyvtest_go_compat::value::{Builder, Data, Document, Map, Value};
 use kyvtest_model::kube::{Discovery, GroupVersionKind, guess_plural};
 
@@ -194,16 +190,8 @@ impl Host for CaseHost<'_> {
         self.base.authorize(attributes)
     }
 
-    fn now(&self) -> Option<Timestamp> {
-        self.base.now()
-    }
-
-    fn random(&self) -> Option<u64> {
-        self.base.random()
-    }
-
-    fn observer(&self) -> Option<&Observer> {
-        self.base.observer()
+    fn ambient(&self) -> Option<&dyn Host> {
+        Some(self.base)
     }
 }
 

@@ -50,11 +50,7 @@ impl CompiledValidatingPolicy {
         exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
     ) -> Result<Self, Vec<FieldError>> {
         let spec = &policy.spec;
-        let mut env = Env::new(if policy.namespace().is_empty() {
-            Profile::kyverno()
-        } else {
-            Profile::kyverno_namespaced()
-        });
+        let mut env = Env::new(Profile::kyverno_validating(policy.scope()));
         let slots = declare(&mut env);
         // Conditions come before the variables: to them there are none.
         let match_conditions = conditions("spec.matchConditions", &spec.match_conditions, &env)?;

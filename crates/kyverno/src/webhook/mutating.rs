@@ -10,8 +10,7 @@ use super::{
     subject::{Source, Subject, shared},
 };
 use crate::autogen::mutating_variants;
-use kyvtest_go_compat::yaml::Number;
-use kyvtest_model::policy::{FailurePolicy, MutatingPolicy};
+use kyvtest_model::policy::MutatingPolicy;
 
 impl Webhook {
     /// The webhook that delivers requests to a MutatingPolicy.
@@ -41,15 +40,13 @@ fn kind_names(namespaced: bool) -> (&'static str, &'static str) {
 
 fn subject(policy: &MutatingPolicy) -> Subject<'_> {
     let spec = &policy.spec;
-    let failure_policy = spec.failure_policy.as_ref();
     let mut subject = Subject::new(&Source {
-        name: &policy.metadata.name,
-        namespace: policy.metadata.namespace.as_ref(),
+        metadata: &policy.metadata,
         constraints: spec.match_constraints.as_ref(),
         match_conditions: &spec.match_conditions,
         spec: spec.source.node(),
-        ignores_errors: failure_policy.is_some_and(|word| word.value == FailurePolicy::Ignore),
-        timeout_seconds: timeout(policy),
+        failure_policy: spec.failure_policy,
+        timeout_seconds: spec.timeout_seconds,
     });
     for variant in mutating_variants(policy) {
         let spec = &variant.policy.spec;
@@ -57,14 +54,6 @@ fn subject(policy: &MutatingPolicy) -> Subject<'_> {
         subject.add_variant(variant.config, &variant.targets, &spec.match_conditions, constraints);
     }
     subject
-}
-
-fn timeout(policy: &MutatingPolicy) -> Option<i64> {
-    let node = policy.spec.source.node().get("webhookConfiguration")?;
-    match node.get("timeoutSeconds")?.number()? {
-        Number::Int(seconds) => Some(seconds),
-        Number::Float(_) => None,
-    }
 }
 
 /// The webhooks of the policies of one of the two kinds, as they are registered. They do not carry `matchPolicy: Exact`.

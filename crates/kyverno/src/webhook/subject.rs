@@ -13,7 +13,7 @@ use crate::autogen::{Config, Target};
 use kyvtest_go_compat::yaml::Node;
 use kyvtest_model::{
     kube::{self, LabelSelector, RuleWithOperations},
-    policy::{MatchCondition, MatchConstraints, MatchPolicy, Text},
+    policy::{FailurePolicy, MatchCondition, MatchConstraints, MatchPolicy, Metadata, Spanned, Text},
 };
 
 /// What a policy for Pods is about.
@@ -43,14 +43,13 @@ pub(super) struct Subject<'p> {
 
 /// The parts of a policy that a [`Subject`] is made from.
 pub(super) struct Source<'p> {
-    pub name: &'p Text,
-    pub namespace: Option<&'p Text>,
+    pub metadata: &'p Metadata,
     pub constraints: Option<&'p MatchConstraints>,
     pub match_conditions: &'p [MatchCondition],
     /// The policy's `spec` as written.
     pub spec: Node<'p>,
-    pub ignores_errors: bool,
-    pub timeout_seconds: Option<i64>,
+    pub failure_policy: Option<Spanned<FailurePolicy>>,
+    pub timeout_seconds: Option<Spanned<i64>>,
 }
 
 impl<'p> Subject<'p> {
@@ -68,11 +67,13 @@ impl<'p> Subject<'p> {
         };
         let rules = rules(source.constraints);
         Self {
-            name: &source.name.value,
-            namespace: source.namespace,
+            name: &source.metadata.name.value,
+            namespace: source.metadata.namespace.as_ref(),
             constraints: source.constraints,
-            ignores_errors: source.ignores_errors,
-            timeout_seconds: source.timeout_seconds,
+            ignores_errors: source
+                .failure_policy
+                .is_some_and(|word| word.value == FailurePolicy::Ignore),
+            timeout_seconds: source.timeout_seconds.map(|seconds| seconds.value),
             conditions,
             own_rules: rules.clone(),
             rules,

@@ -8,7 +8,7 @@ use super::{
     subject::{Source, Subject, shared},
 };
 use crate::{autogen, lens::Lens};
-use kyvtest_model::policy::{FailurePolicy, ValidatingPolicy};
+use kyvtest_model::policy::ValidatingPolicy;
 
 /// The webhooks of the policies of one of the two kinds.
 pub(super) fn webhooks(policies: &[&ValidatingPolicy], namespaced: bool, lens: Lens) -> Vec<Members> {
@@ -44,15 +44,13 @@ pub(super) fn webhooks(policies: &[&ValidatingPolicy], namespaced: bool, lens: L
 
 fn subject(policy: &ValidatingPolicy, lens: Lens) -> Subject<'_> {
     let spec = &policy.spec;
-    let failure_policy = spec.failure_policy.as_ref();
     let mut subject = Subject::new(&Source {
-        name: &policy.metadata.name,
-        namespace: policy.metadata.namespace.as_ref(),
+        metadata: &policy.metadata,
         constraints: spec.match_constraints.as_ref(),
         match_conditions: &spec.match_conditions,
         spec: spec.source.node(),
-        ignores_errors: failure_policy.is_some_and(|word| word.value == FailurePolicy::Ignore),
-        timeout_seconds: spec.timeout_seconds.as_ref().map(|seconds| seconds.value),
+        failure_policy: spec.failure_policy,
+        timeout_seconds: spec.timeout_seconds,
     });
     for variant in autogen::variants_at(policy, lens) {
         let spec = &variant.policy.spec;

@@ -23,9 +23,8 @@ const FOREIGN: [(&str, &str, &str); 3] = [
     ("TokenRequest", "authentication.k8s.io", "v1"),
 ];
 
-/// Main resources that can only be created: their objects are reviews or actions, and never stored.
-const CREATE_ONLY: [(&str, &str); 7] = [
-    ("", "bindings"),
+/// Main resources that are never stored, other than `bindings`: their objects are reviews and can only be created.
+pub(super) const REVIEWS: [(&str, &str); 6] = [
     ("authentication.k8s.io", "selfsubjectreviews"),
     ("authentication.k8s.io", "tokenreviews"),
     ("authorization.k8s.io", "localsubjectaccessreviews"),
@@ -56,7 +55,8 @@ pub struct Resource {
 
 impl Resource {
     pub fn main(kind: &GroupVersionKind, plural: &str, namespaced: bool) -> Self {
-        let operations = if CREATE_ONLY.contains(&(kind.group.as_str(), plural)) {
+        let group = kind.group.as_str();
+        let operations = if (group, plural) == ("", "bindings") || REVIEWS.contains(&(group, plural)) {
             Operations::of(&[Operation::Create])
         } else if kind.group.is_empty() && plural == "componentstatuses" {
             Operations::NONE

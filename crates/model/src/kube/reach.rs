@@ -12,7 +12,7 @@
 //! | review kinds | yes | no |
 //! | everything else | yes | yes |
 
-use super::Resource;
+use super::{Resource, discovery::REVIEWS};
 
 const REGISTRATION: &str = "admissionregistration.k8s.io";
 
@@ -25,16 +25,6 @@ const POLICIES: [(&str, &str); 4] = [
     ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
     ("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
     ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
-];
-
-/// Resources that are never stored, which only webhooks see.
-const REVIEWS: [(&str, &str); 6] = [
-    ("authentication.k8s.io", "selfsubjectreviews"),
-    ("authentication.k8s.io", "tokenreviews"),
-    ("authorization.k8s.io", "localsubjectaccessreviews"),
-    ("authorization.k8s.io", "selfsubjectaccessreviews"),
-    ("authorization.k8s.io", "selfsubjectrulesreviews"),
-    ("authorization.k8s.io", "subjectaccessreviews"),
 ];
 
 impl Resource {

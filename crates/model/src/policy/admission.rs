@@ -1,17 +1,22 @@
-//! ValidatingAdmissionPolicy and its binding, as Kubernetes has them.
+//! ValidatingAdmissionPolicy, MutatingAdmissionPolicy and their bindings, as Kubernetes has them.
 //!
-//! Upstream counterpart: `k8s.io/api/admissionregistration/v1`. Only the types of fields are checked here, like the
-//! schema does; further checks of the API server are part of static validation.
+//! Upstream counterpart: `k8s.io/api/admissionregistration/v1` (Kubernetes 1.36); v1beta1 and v1alpha1 of the mutating kinds
+//! have the same spec. Only the types of fields are checked here, like the schema does; further checks of the API server,
+//! such as that it serves only v1, are part of static validation.
 
 use std::sync::Arc;
 
 use super::{
-    decode::{Decoder, Style},
+    decode::{Decoder, Fields, Style},
     from_value::from_value,
+    id::PolicyId,
     located::{Origin, Spanned, Subtree, Text, place},
     match_constraints::MatchConstraints,
-    mutating_admission::{MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding},
-    parts::{AuditAnnotation, MatchCondition, Metadata, ParamKind, ParamRef, Validation, Variable, unique},
+    mutating::Mutation,
+    parts::{
+        AuditAnnotation, MatchCondition, Metadata, ParamKind, ParamRef, Validation, Variable, match_conditions, unique,
+        variables,
+    },
 };
 use kyvtest_go_compat::{
     diagnostic::{Diagnostic, FileId},
@@ -19,17 +24,17 @@ use kyvtest_go_compat::{
     yaml::{Node, Tree},
 };
 
+/// A policy of one of the API server's own kinds.
 #[derive(Debug, Clone)]
-pub struct ValidatingAdmissionPolicy {
+pub struct AdmissionPolicy<R> {
     /// The API version as written.
     pub api_version: String,
     pub metadata: Metadata,
     pub match_constraints: Option<MatchConstraints>,
     pub match_conditions: Vec<MatchCondition>,
     pub variables: Vec<Variable>,
-    pub validations: Vec<Validation>,
-    /// Annotations of the audit event.
-    pub audit_annotations: Vec<AuditAnnotation>,
+    /// What the kind does with a request that matches.
+    pub rules: R,
     /// The kind of the parameters.
     pub param_kind: Option<ParamKind>,
     /// The treatment of evaluation errors, as written.
@@ -39,24 +44,115 @@ pub struct ValidatingAdmissionPolicy {
     pub origin: Origin,
 }
 
+pub type ValidatingAdmissionPolicy = AdmissionPolicy<ValidatingRules>;
+pub type MutatingAdmissionPolicy = AdmissionPolicy<MutatingRules>;
+
+/// The part of a spec that only one kind has.
+pub trait AdmissionRules: Default {
+    /// The kind in manifests.
+    const KIND: &'static str;
+
+    fn decode(fields: &mut Fields<'_, '_>) -> Self;
+
+    /// The variables of the kind.
+    fn variables(fields: &mut Fields<'_, '_>) -> Vec<Variable>;
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct ValidatingRules {
+    pub validations: Vec<Validation>,
+    /// Annotations of the audit event.
+    pub audit_annotations: Vec<AuditAnnotation>,
+}
+
+impl AdmissionRules for ValidatingRules {
+    const KIND: &'static str = "ValidatingAdmissionPolicy";
+
+    fn decode(fields: &mut Fields<'_, '_>) -> Self {
+        Self {
+            validations: fields.list("validations", Validation::decode),
+            audit_annotations: fields.list("auditAnnotations", AuditAnnotation::decode),
+        }
+    }
+
+    fn variables(fields: &mut Fields<'_, '_>) -> Vec<Variable> {
+        variables(fields)
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct MutatingRules {
+    pub mutations: Vec<Mutation>,
+    /// `Never` or `IfNeeded`, as written.
+    pub reinvocation_policy: Option<Text>,
+}
+
+impl AdmissionRules for MutatingRules {
+    const KIND: &'static str = "MutatingAdmissionPolicy";
+
+    fn decode(fields: &mut Fields<'_, '_>) -> Self {
+        Self {
+            mutations: fields.list("mutations", Mutation::decode),
+            reinvocation_policy: fields.string("reinvocationPolicy"),
+        }
+    }
+
+    /// To the schema their names need not be unique.
+    fn variables(fields: &mut Fields<'_, '_>) -> Vec<Variable> {
+        fields.list("variables", Variable::decode)
+    }
+}
+
+/// A binding of a native policy.
 #[derive(Debug, Clone)]
-pub struct ValidatingAdmissionPolicyBinding {
+pub struct AdmissionPolicyBinding<A> {
     /// The API version as written.
     pub api_version: String,
     pub metadata: Metadata,
-    /// Empty if absent.
+    /// The policy; empty if absent.
     pub policy_name: Text,
     pub param_ref: Option<ParamRef>,
     /// Restricts the policy's constraints further.
     pub match_resources: Option<MatchConstraints>,
-    /// The treatment of violations, as written.
-    pub validation_actions: Vec<Text>,
+    /// The treatment of violations, as written; bindings of mutating policies have none.
+    pub validation_actions: A,
     /// The object as written.
     pub source: Subtree,
     pub origin: Origin,
 }
 
-impl ValidatingAdmissionPolicy {
+pub type ValidatingAdmissionPolicyBinding = AdmissionPolicyBinding<Vec<Text>>;
+pub type MutatingAdmissionPolicyBinding = AdmissionPolicyBinding<()>;
+
+/// The treatment of violations in a binding.
+pub trait BindingActions: Default {
+    fn decode(fields: &mut Fields<'_, '_>) -> Self;
+}
+
+impl BindingActions for Vec<Text> {
+    fn decode(fields: &mut Fields<'_, '_>) -> Self {
+        let actions = fields.strings("validationActions");
+        let words = actions.iter().map(|action| (action.value.as_str(), action.span));
+        unique(fields.decoder(), "spec.validationActions", words);
+        actions
+    }
+}
+
+impl BindingActions for () {
+    fn decode(_: &mut Fields<'_, '_>) -> Self {}
+}
+
+impl<R: AdmissionRules> AdmissionPolicy<R> {
+    /// The policy's identity.
+    pub fn id(&self) -> PolicyId {
+        PolicyId {
+            group: "admissionregistration.k8s.io",
+            kind: R::KIND,
+            namespace: String::new(),
+            name: self.metadata.name.value.clone(),
+        }
+    }
+
     pub fn decode<'t>(api_version: &str, decoder: &mut Decoder<'t>, node: Node<'t>, origin: Origin) -> Option<Self> {
         let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
@@ -67,8 +163,7 @@ impl ValidatingAdmissionPolicy {
             match_constraints: None,
             match_conditions: Vec::new(),
             variables: Vec::new(),
-            validations: Vec::new(),
-            audit_annotations: Vec::new(),
+            rules: R::default(),
             param_kind: None,
             failure_policy: None,
             source,
@@ -77,18 +172,11 @@ impl ValidatingAdmissionPolicy {
         fields.optional("spec", |decoder, node| {
             let mut fields = decoder.fields(node)?;
             policy.match_constraints = fields.optional("matchConstraints", MatchConstraints::decode);
-            policy.match_conditions = fields.list("matchConditions", MatchCondition::decode);
-            policy.variables = fields.list("variables", Variable::decode);
-            policy.validations = fields.list("validations", Validation::decode);
-            policy.audit_annotations = fields.list("auditAnnotations", AuditAnnotation::decode);
+            policy.match_conditions = match_conditions(&mut fields, "matchConditions");
+            policy.variables = R::variables(&mut fields);
+            policy.rules = R::decode(&mut fields);
             policy.param_kind = fields.optional("paramKind", ParamKind::decode);
             policy.failure_policy = fields.string("failurePolicy");
-            let conditions = policy.match_conditions.iter();
-            let names = conditions.map(|condition| (condition.name.value.as_str(), condition.name.span));
-            unique(fields.decoder(), "spec.matchConditions", names);
-            let variables = policy.variables.iter();
-            let names = variables.map(|variable| (variable.name.value.as_str(), variable.name.span));
-            unique(fields.decoder(), "spec.variables", names);
             fields.finish();
             Some(())
         });
@@ -97,19 +185,18 @@ impl ValidatingAdmissionPolicy {
     }
 }
 
-impl ValidatingAdmissionPolicyBinding {
+impl<A: BindingActions> AdmissionPolicyBinding<A> {
     pub fn decode<'t>(api_version: &str, decoder: &mut Decoder<'t>, node: Node<'t>, origin: Origin) -> Option<Self> {
-        let nowhere = Spanned::new(String::new(), origin.span);
         let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
         fields.ignore(&["apiVersion", "kind"]);
         let mut binding = Self {
             api_version: api_version.to_owned(),
             metadata: Metadata::decode(&mut fields),
-            policy_name: nowhere,
+            policy_name: Spanned::new(String::new(), origin.span),
             param_ref: None,
             match_resources: None,
-            validation_actions: Vec::new(),
+            validation_actions: A::default(),
             source,
             origin,
         };
@@ -120,10 +207,7 @@ impl ValidatingAdmissionPolicyBinding {
             }
             binding.param_ref = fields.optional("paramRef", ParamRef::decode);
             binding.match_resources = fields.optional("matchResources", MatchConstraints::decode);
-            binding.validation_actions = fields.strings("validationActions");
-            let actions = binding.validation_actions.iter();
-            let words = actions.map(|action| (action.value.as_str(), action.span));
-            unique(fields.decoder(), "spec.validationActions", words);
+            binding.validation_actions = A::decode(&mut fields);
             fields.finish();
             Some(())
         });
@@ -141,10 +225,9 @@ fn origin(node: Node<'_>, file: FileId) -> Origin {
     }
 }
 
-/// Defines constructors of native objects in addition to `decode`.
 macro_rules! readable {
-    ($($object:ty),*) => {
-        $(impl $object {
+    ($($object:ident: $part:ident),*) => {
+        $(impl<P: $part> $object<P> {
             /// Reads an object that was generated from a policy; its parts have locations in that policy. Static
             /// validation reports its errors.
             pub fn read(tree: Tree, origin: Origin) -> Option<Self> {
@@ -164,9 +247,4 @@ macro_rules! readable {
     };
 }
 
-readable!(
-    ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding,
-    MutatingAdmissionPolicy,
-    MutatingAdmissionPolicyBinding
-);
+readable!(AdmissionPolicy: AdmissionRules, AdmissionPolicyBinding: BindingActions);

@@ -7,7 +7,7 @@ use super::{
     decode::Decoder,
     located::{Spanned, Text},
     match_constraints::MatchConstraints,
-    parts::{MatchCondition, Variable, unique_names},
+    parts::{MatchCondition, Variable, match_conditions, variables},
     scoped::{PolicySpec, ScopedPolicy},
 };
 use kyvtest_go_compat::yaml::Node;
@@ -51,15 +51,11 @@ impl PolicySpec for DeletingPolicySpec {
 
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
-        let conditions = fields.list("conditions", MatchCondition::decode);
+        let conditions = match_conditions(&mut fields, "conditions");
         let propagation = fields.word("deletionPropagationPolicy", &PROPAGATIONS);
         let match_constraints = fields.optional("matchConstraints", MatchConstraints::decode);
         let schedule = fields.required_string("schedule");
-        let variables = fields.list("variables", Variable::decode);
-        let names = conditions.iter().map(|condition| &condition.name);
-        unique_names(fields.decoder(), "spec.conditions", names);
-        let names = variables.iter().map(|variable| &variable.name);
-        unique_names(fields.decoder(), "spec.variables", names);
+        let variables = variables(&mut fields);
         fields.finish();
         Some(Self {
             match_constraints,

@@ -7,7 +7,7 @@ use super::{
     decode::Decoder,
     located::{Expression, Text},
     match_constraints::MatchConstraints,
-    parts::{AuditAnnotation, MatchCondition, Variable, switch, timeout_seconds, unique_names},
+    parts::{AuditAnnotation, MatchCondition, Variable, match_conditions, switch, timeout_seconds, variables},
     scoped::{PolicySpec, ScopedPolicy},
 };
 use kyvtest_go_compat::yaml::{Items, Node};
@@ -73,15 +73,11 @@ impl PolicySpec for GeneratingPolicySpec {
             }
             Some(entries)
         });
-        let match_conditions = fields.list("matchConditions", MatchCondition::decode);
+        let match_conditions = match_conditions(&mut fields, "matchConditions");
         let match_constraints = fields.optional("matchConstraints", MatchConstraints::decode);
         fields.bool("useServerSideApply");
-        let variables = fields.list("variables", Variable::decode);
+        let variables = variables(&mut fields);
         fields.optional("webhookConfiguration", timeout_seconds);
-        let conditions = match_conditions.iter().map(|condition| &condition.name);
-        unique_names(fields.decoder(), "spec.matchConditions", conditions);
-        let names = variables.iter().map(|variable| &variable.name);
-        unique_names(fields.decoder(), "spec.variables", names);
         fields.finish();
         Some(Self {
             match_constraints,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{ClassicPolicy, MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
+use super::ClassicPolicy;
 
 /// Group, kind, namespace and name: two policies are the same only if all of them are equal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,25 +50,3 @@ impl ClassicPolicy {
         }
     }
 }
-
-/// The identity of a kind of the API server's own.
-macro_rules! native {
-    ($($policy:ty: $kind:literal),*) => {
-        $(impl $policy {
-            /// The policy's identity.
-            pub fn id(&self) -> PolicyId {
-                PolicyId {
-                    group: "admissionregistration.k8s.io",
-                    kind: $kind,
-                    namespace: String::new(),
-                    name: self.metadata.name.value.clone(),
-                }
-            }
-        })*
-    };
-}
-
-native!(
-    ValidatingAdmissionPolicy: "ValidatingAdmissionPolicy",
-    MutatingAdmissionPolicy: "MutatingAdmissionPolicy"
-);

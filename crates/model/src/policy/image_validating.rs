@@ -3,10 +3,9 @@
 //! Upstream counterpart: `api/policies.kyverno.io/v1beta1` of github.com/kyverno/api (Kyverno 1.19); v1 and v1alpha1
 //! have the same spec. Attestors and attestations are checked against the schema and kept as written.
 
-use std::sync::Arc;
-
 use super::{
-    decode::{Decoder, Fields, Style},
+    classic_parts::registry_credentials,
+    decode::{Decoder, Fields},
     located::{Expression, Spanned, Subtree, Text},
     match_constraints::MatchConstraints,
     parts::{
@@ -14,12 +13,9 @@ use super::{
         ValidationAction, Variable, pod_controllers, timeout_seconds,
     },
     scoped::{PolicySpec, ScopedPolicy},
-    validating::{Evaluation, Mode},
+    validating::Evaluation,
 };
-use kyvtest_go_compat::{
-    diagnostic::FileId,
-    yaml::{Node, Tree},
-};
+use kyvtest_go_compat::yaml::Node;
 
 /// An ImageValidatingPolicy or NamespacedImageValidatingPolicy.
 pub type ImageValidatingPolicy = ScopedPolicy<ImageValidatingPolicySpec>;
@@ -89,14 +85,6 @@ impl Default for ImageConfiguration {
     }
 }
 
-impl ImageValidatingPolicySpec {
-    /// Reads a spec that was generated from another one in the same file.
-    pub fn read(tree: Tree, file: FileId) -> Option<Self> {
-        let tree = Arc::new(tree);
-        Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root())
-    }
-}
-
 impl PolicySpec for ImageValidatingPolicySpec {
     const KINDS: [&'static str; 2] = ["ImageValidatingPolicy", "NamespacedImageValidatingPolicy"];
 
@@ -112,13 +100,8 @@ impl PolicySpec for ImageValidatingPolicySpec {
             fields.finish();
             controllers
         });
-        fields.optional("credentials", credentials);
-        let evaluation = fields.optional("evaluation", Evaluation::decode).unwrap_or(Evaluation {
-            mode: Mode::Kubernetes,
-            mode_span: None,
-            admission: true,
-            background: true,
-        });
+        fields.optional("credentials", registry_credentials);
+        let evaluation = fields.optional("evaluation", Evaluation::decode).unwrap_or_default();
         let failure_policy = fields.word("failurePolicy", &FAILURE_POLICIES);
         let images = fields.list("images", Variable::decode);
         let match_conditions = fields.list("matchConditions", MatchCondition::decode);
@@ -190,22 +173,6 @@ fn attestation<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Text> {
     let name = fields.required_string("name");
     fields.finish();
     name
-}
-
-fn credentials<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<()> {
-    const PROVIDERS: [(&str, ()); 5] = [
-        ("default", ()),
-        ("amazon", ()),
-        ("azure", ()),
-        ("google", ()),
-        ("github", ()),
-    ];
-    let mut fields = decoder.fields(node)?;
-    fields.bool("allowInsecureRegistry");
-    fields.list("providers", |decoder, node| decoder.word(node, &PROVIDERS));
-    fields.strings("secrets");
-    fields.finish();
-    Some(())
 }
 
 fn strings(fields: &mut Fields<'_, '_>, names: &[&'static str]) {

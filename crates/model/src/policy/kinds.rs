@@ -12,41 +12,85 @@ use kyvtest_go_compat::{
     yaml::{self, Limits},
 };
 
-#[derive(Debug, Clone)]
-pub enum Policy {
-    /// A ClusterPolicy or Policy.
-    Classic(Arc<ClassicPolicy>),
-    /// A ValidatingPolicy or NamespacedValidatingPolicy.
-    Validating(Arc<ValidatingPolicy>),
-    /// A MutatingPolicy or NamespacedMutatingPolicy.
-    Mutating(Arc<MutatingPolicy>),
-    /// A GeneratingPolicy or NamespacedGeneratingPolicy.
-    Generating(Arc<GeneratingPolicy>),
-    /// A DeletingPolicy or NamespacedDeletingPolicy.
-    Deleting(Arc<DeletingPolicy>),
-    /// A CleanupPolicy or ClusterCleanupPolicy.
-    Cleanup(Arc<CleanupPolicy>),
-    /// An ImageValidatingPolicy or NamespacedImageValidatingPolicy.
-    ImageValidating(Arc<ImageValidatingPolicy>),
-    Native(Arc<ValidatingAdmissionPolicy>),
-    NativeMutating(Arc<MutatingAdmissionPolicy>),
+/// Defines the kinds: a variant of [`Policy`], its accessor, the policies of the kind in [`Loaded`], and the conversion from
+/// the model.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $variant:ident($model:ident) $accessor:ident $all:ident;)*) => {
+        #[derive(Debug, Clone)]
+        pub enum Policy {
+            $($(#[$doc])* $variant(Arc<$model>),)*
+        }
+
+        impl Policy {
+            $(/// The policy, if it is of this kind.
+            pub fn $accessor(&self) -> Option<&Arc<$model>> {
+                match self {
+                    Self::$variant(policy) => Some(policy),
+                    _ => None,
+                }
+            })*
+
+            /// The policy's identity.
+            pub fn id(&self) -> PolicyId {
+                match self {
+                    $(Self::$variant(policy) => policy.id(),)*
+                }
+            }
+
+            /// The API version as written.
+            pub fn api_version(&self) -> &str {
+                match self {
+                    $(Self::$variant(policy) => &policy.api_version,)*
+                }
+            }
+
+            /// Name, namespace, labels and annotations.
+            pub fn metadata(&self) -> &Metadata {
+                match self {
+                    $(Self::$variant(policy) => &policy.metadata,)*
+                }
+            }
+
+            /// The file and document.
+            pub fn origin(&self) -> Origin {
+                match self {
+                    $(Self::$variant(policy) => policy.origin,)*
+                }
+            }
+        }
+
+        impl Loaded {
+            $(/// The policies of this kind.
+            pub fn $all(&self) -> impl Iterator<Item = &Arc<$model>> + Clone {
+                self.policies.iter().filter_map(Policy::$accessor)
+            })*
+        }
+
+        $(impl From<$model> for Policy {
+            fn from(policy: $model) -> Self {
+                Self::$variant(Arc::new(policy))
+            }
+        })*
+    };
 }
 
-/// Applies the same expression to the policy of every kind.
-macro_rules! each {
-    ($any:expr, $policy:ident => $value:expr) => {
-        match $any {
-            Self::Classic($policy) => $value,
-            Self::Validating($policy) => $value,
-            Self::Mutating($policy) => $value,
-            Self::Generating($policy) => $value,
-            Self::Deleting($policy) => $value,
-            Self::Cleanup($policy) => $value,
-            Self::ImageValidating($policy) => $value,
-            Self::Native($policy) => $value,
-            Self::NativeMutating($policy) => $value,
-        }
-    };
+kinds! {
+    /// A ClusterPolicy or Policy.
+    Classic(ClassicPolicy) as_classic classic;
+    /// A ValidatingPolicy or NamespacedValidatingPolicy.
+    Validating(ValidatingPolicy) as_validating validating;
+    /// A MutatingPolicy or NamespacedMutatingPolicy.
+    Mutating(MutatingPolicy) as_mutating mutating;
+    /// A GeneratingPolicy or NamespacedGeneratingPolicy.
+    Generating(GeneratingPolicy) as_generating generating;
+    /// A DeletingPolicy or NamespacedDeletingPolicy.
+    Deleting(DeletingPolicy) as_deleting deleting;
+    /// A CleanupPolicy or ClusterCleanupPolicy.
+    Cleanup(CleanupPolicy) as_cleanup cleanup;
+    /// An ImageValidatingPolicy or NamespacedImageValidatingPolicy.
+    ImageValidating(ImageValidatingPolicy) as_image_validating image_validating;
+    Native(ValidatingAdmissionPolicy) as_native native;
+    NativeMutating(MutatingAdmissionPolicy) as_native_mutating native_mutating;
 }
 
 impl Policy {
@@ -71,11 +115,6 @@ impl Policy {
         }
     }
 
-    /// The policy's identity.
-    pub fn id(&self) -> PolicyId {
-        each!(self, policy => policy.id())
-    }
-
     pub fn name(&self) -> &str {
         &self.metadata().name.value
     }
@@ -88,21 +127,6 @@ impl Policy {
     /// The kind in manifests.
     pub fn kind(&self) -> &'static str {
         self.id().kind
-    }
-
-    /// The API version as written.
-    pub fn api_version(&self) -> &str {
-        each!(self, policy => &policy.api_version)
-    }
-
-    /// Name, namespace, labels and annotations.
-    pub fn metadata(&self) -> &Metadata {
-        each!(self, policy => &policy.metadata)
-    }
-
-    /// The file and document.
-    pub fn origin(&self) -> Origin {
-        each!(self, policy => policy.origin)
     }
 
     /// The spec as written; `None` unless it is a Kyverno policy that validates.
@@ -140,77 +164,5 @@ impl Policy {
     pub fn is_for_payloads(&self) -> bool {
         self.as_validating()
             .is_some_and(|policy| policy.spec.evaluation.mode == Mode::Json && !policy.is_marked())
-    }
-
-    /// The ClusterPolicy or Policy, if it is one.
-    pub fn as_classic(&self) -> Option<&Arc<ClassicPolicy>> {
-        match self {
-            Self::Classic(policy) => Some(policy),
-            _ => None,
-        }
-    }
-
-    /// The ValidatingPolicy, if it is one.
-    pub fn as_validating(&self) -> Option<&Arc<ValidatingPolicy>> {
-        match self {
-            Self::Validating(policy) => Some(policy),
-            _ => None,
-        }
-    }
-
-    /// The MutatingPolicy, if it is one.
-    pub fn as_mutating(&self) -> Option<&Arc<MutatingPolicy>> {
-        match self {
-            Self::Mutating(policy) => Some(policy),
-            _ => None,
-        }
-    }
-
-    /// The GeneratingPolicy, if it is one.
-    pub fn as_generating(&self) -> Option<&Arc<GeneratingPolicy>> {
-        match self {
-            Self::Generating(policy) => Some(policy),
-            _ => None,
-        }
-    }
-
-    /// The DeletingPolicy, if it is one.
-    pub fn as_deleting(&self) -> Option<&Arc<DeletingPolicy>> {
-        match self {
-            Self::Deleting(policy) => Some(policy),
-            _ => None,
-        }
-    }
-
-    /// The cleanup policy, if it is one.
-    pub fn as_cleanup(&self) -> Option<&Arc<CleanupPolicy>> {
-        match self {
-            Self::Cleanup(policy) => Some(policy),
-            _ => None,
-        }
-    }
-
-    /// The ImageValidatingPolicy, if it is one.
-    pub fn as_image_validating(&self) -> Option<&Arc<ImageValidatingPolicy>> {
-        match self {
-            Self::ImageValidating(policy) => Some(policy),
-            _ => None,
-        }
-    }
-
-    /// The ValidatingAdmissionPolicy, if it is one.
-    pub fn as_native(&self) -> Option<&Arc<ValidatingAdmissionPolicy>> {
-        match self {
-            Self::Native(policy) => Some(policy),
-            _ => None,
-        }
-    }
-
-    /// The MutatingAdmissionPolicy, if it is one.
-    pub fn as_native_mutating(&self) -> Option<&Arc<MutatingAdmissionPolicy>> {
-        match self {
-            Self::NativeMutating(policy) => Some(policy),
-            _ => None,
-        }
     }
 }

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use self::message::{member, metadata_problems, metadata_text, schema_text, version_text, violations_of_metadata};
 
 use super::{
-    CelPolicyException, ClassicPolicy, CleanupPolicy, DeletingPolicy, GeneratingPolicy, ImageValidatingPolicy, Policy,
-    PolicyException, PolicyKind, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingPolicy,
+    AdmissionRules as _, CelPolicyException, ClassicPolicy, CleanupPolicySpec, DeletingPolicySpec,
+    GeneratingPolicySpec, ImageValidatingPolicySpec, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding,
+    MutatingPolicySpec, MutatingRules, Policy, PolicyException, PolicyKind, ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding, ValidatingPolicySpec, ValidatingRules,
     decode::{Decoder, Style, choice},
     located::{Origin, Spanned, Text, place},
-    mutating::MutatingPolicy,
-    mutating_admission::{MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding},
+    scoped::{PolicySpec, ScopedPolicy},
 };
 use crate::kube::Discovery;
 use kyvtest_go_compat::{
@@ -50,49 +51,6 @@ impl Loaded {
     pub fn count(&self) -> usize {
         let exceptions = self.exceptions.len() + self.cel_exceptions.len();
         self.policies.len() + self.bindings.len() + self.mutating_bindings.len() + exceptions + self.dropped.len()
-    }
-
-    /// The ClusterPolicies and Policies.
-    pub fn classic(&self) -> impl Iterator<Item = &Arc<ClassicPolicy>> + Clone {
-        self.policies.iter().filter_map(Policy::as_classic)
-    }
-
-    /// The ValidatingPolicies and NamespacedValidatingPolicies.
-    pub fn validating(&self) -> impl Iterator<Item = &Arc<ValidatingPolicy>> + Clone {
-        self.policies.iter().filter_map(Policy::as_validating)
-    }
-
-    /// The MutatingPolicies and NamespacedMutatingPolicies.
-    pub fn mutating(&self) -> impl Iterator<Item = &Arc<MutatingPolicy>> + Clone {
-        self.policies.iter().filter_map(Policy::as_mutating)
-    }
-
-    /// The GeneratingPolicies and NamespacedGeneratingPolicies.
-    pub fn generating(&self) -> impl Iterator<Item = &Arc<GeneratingPolicy>> + Clone {
-        self.policies.iter().filter_map(Policy::as_generating)
-    }
-
-    /// The DeletingPolicies and NamespacedDeletingPolicies.
-    pub fn deleting(&self) -> impl Iterator<Item = &Arc<DeletingPolicy>> + Clone {
-        self.policies.iter().filter_map(Policy::as_deleting)
-    }
-
-    /// The CleanupPolicies and ClusterCleanupPolicies.
-    pub fn cleanup(&self) -> impl Iterator<Item = &Arc<CleanupPolicy>> + Clone {
-        self.policies.iter().filter_map(Policy::as_cleanup)
-    }
-
-    /// The ImageValidatingPolicies and NamespacedImageValidatingPolicies.
-    pub fn image_validating(&self) -> impl Iterator<Item = &Arc<ImageValidatingPolicy>> + Clone {
-        self.policies.iter().filter_map(Policy::as_image_validating)
-    }
-
-    pub fn native_mutating(&self) -> impl Iterator<Item = &Arc<MutatingAdmissionPolicy>> + Clone {
-        self.policies.iter().filter_map(Policy::as_native_mutating)
-    }
-
-    pub fn native(&self) -> impl Iterator<Item = &Arc<ValidatingAdmissionPolicy>> + Clone {
-        self.policies.iter().filter_map(Policy::as_native)
     }
 }
 
@@ -137,43 +95,162 @@ pub enum Purpose {
     Exceptions,
 }
 
-/// The kinds that are evaluated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
-    Policy(PolicyKind),
-    ValidatingPolicy { namespaced: bool },
-    MutatingPolicy { namespaced: bool },
-    GeneratingPolicy { namespaced: bool },
-    DeletingPolicy { namespaced: bool },
-    CleanupPolicy { namespaced: bool },
-    ImageValidatingPolicy { namespaced: bool },
-    Exception,
-    CelException,
-    Vap,
-    Binding,
-    Map,
-    MapBinding,
+/// The versions of a kind.
+type Versions = &'static [&'static str];
+
+const CLASSIC_VERSIONS: Versions = &["v1", "v2beta1"];
+const CLEANUP_VERSIONS: Versions = &["v2beta1", "v2"];
+const CEL_VERSIONS: Versions = &["v1alpha1", "v1beta1", "v1"];
+const NAMESPACED_CEL_VERSIONS: Versions = &["v1beta1", "v1"];
+/// The versions of native mutating policies. The schemas that Kyverno's command line carries are those of Kubernetes 1.32, which
+/// has `v1alpha1` only.
+const MUTATING_ADMISSION_VERSIONS: Versions = &["v1alpha1", "v1beta1", "v1"];
+
+/// A kind that is evaluated.
+struct Known {
+    group: &'static str,
+    kind: &'static str,
+    versions: Versions,
+    is_namespaced: bool,
+    is_exception: bool,
+    /// Decodes a document of an API version.
+    decode: for<'t> fn(&str, &mut Decoder<'t>, Node<'t>, Origin) -> Option<Any>,
 }
 
 impl Known {
-    fn is_namespaced(self) -> bool {
-        match self {
-            Self::Policy(kind) => kind == PolicyKind::Policy,
-            Self::ValidatingPolicy { namespaced }
-            | Self::MutatingPolicy { namespaced }
-            | Self::GeneratingPolicy { namespaced }
-            | Self::DeletingPolicy { namespaced }
-            | Self::CleanupPolicy { namespaced }
-            | Self::ImageValidatingPolicy { namespaced } => namespaced,
-            Self::Exception | Self::CelException => true,
-            Self::Vap | Self::Binding | Self::Map | Self::MapBinding => false,
+    const fn new(
+        group: &'static str,
+        kind: &'static str,
+        versions: Versions,
+        decode: for<'t> fn(&str, &mut Decoder<'t>, Node<'t>, Origin) -> Option<Any>,
+    ) -> Self {
+        Self {
+            group,
+            kind,
+            versions,
+            is_namespaced: false,
+            is_exception: false,
+            decode,
+        }
+    }
+
+    const fn namespaced(self) -> Self {
+        Self {
+            is_namespaced: true,
+            ..self
+        }
+    }
+
+    /// A kind of exceptions, all of which have a namespace.
+    const fn exception(self) -> Self {
+        Self {
+            is_exception: true,
+            ..self.namespaced()
         }
     }
 }
 
-/// The versions of native mutating policies. The schemas that Kyverno's command line carries are those of Kubernetes 1.32, which
-/// has `v1alpha1` only.
-const MUTATING_ADMISSION_VERSIONS: [&str; 3] = ["v1alpha1", "v1beta1", "v1"];
+/// The cluster-wide and the namespaced kind of a policy.
+const fn scoped<S: PolicySpec>(cluster: Versions, namespaced: Versions) -> [Known; 2]
+where
+    Policy: From<ScopedPolicy<S>>,
+{
+    [
+        Known::new(S::GROUP, S::KINDS[0], cluster, |version, decoder, node, origin| {
+            ScopedPolicy::<S>::decode(false, version, decoder, node, origin).map(Any::policy)
+        }),
+        Known::new(S::GROUP, S::KINDS[1], namespaced, |version, decoder, node, origin| {
+            ScopedPolicy::<S>::decode(true, version, decoder, node, origin).map(Any::policy)
+        })
+        .namespaced(),
+    ]
+}
+
+static KNOWN: [[Known; 2]; 10] = [
+    [
+        Known::new(
+            "kyverno.io",
+            "ClusterPolicy",
+            CLASSIC_VERSIONS,
+            |version, decoder, node, origin| {
+                ClassicPolicy::decode(PolicyKind::ClusterPolicy, version, decoder, node, origin).map(Any::policy)
+            },
+        ),
+        Known::new(
+            "kyverno.io",
+            "Policy",
+            CLASSIC_VERSIONS,
+            |version, decoder, node, origin| {
+                ClassicPolicy::decode(PolicyKind::Policy, version, decoder, node, origin).map(Any::policy)
+            },
+        )
+        .namespaced(),
+    ],
+    scoped::<ValidatingPolicySpec>(CEL_VERSIONS, NAMESPACED_CEL_VERSIONS),
+    scoped::<MutatingPolicySpec>(CEL_VERSIONS, NAMESPACED_CEL_VERSIONS),
+    scoped::<GeneratingPolicySpec>(CEL_VERSIONS, NAMESPACED_CEL_VERSIONS),
+    scoped::<DeletingPolicySpec>(CEL_VERSIONS, NAMESPACED_CEL_VERSIONS),
+    scoped::<ImageValidatingPolicySpec>(CEL_VERSIONS, NAMESPACED_CEL_VERSIONS),
+    scoped::<CleanupPolicySpec>(CLEANUP_VERSIONS, CLEANUP_VERSIONS),
+    [
+        Known::new(
+            "kyverno.io",
+            "PolicyException",
+            &["v2", "v2beta1"],
+            |version, decoder, node, origin| {
+                PolicyException::decode(version, decoder, node, origin).map(Any::Exception)
+            },
+        )
+        .exception(),
+        Known::new(
+            "policies.kyverno.io",
+            "PolicyException",
+            CEL_VERSIONS,
+            |version, decoder, node, origin| {
+                CelPolicyException::decode(version, decoder, node, origin).map(Any::CelException)
+            },
+        )
+        .exception(),
+    ],
+    [
+        Known::new(
+            NATIVE,
+            ValidatingRules::KIND,
+            &["v1"],
+            |version, decoder, node, origin| {
+                ValidatingAdmissionPolicy::decode(version, decoder, node, origin).map(Any::policy)
+            },
+        ),
+        Known::new(
+            NATIVE,
+            "ValidatingAdmissionPolicyBinding",
+            &["v1"],
+            |version, decoder, node, origin| {
+                ValidatingAdmissionPolicyBinding::decode(version, decoder, node, origin).map(Any::Binding)
+            },
+        ),
+    ],
+    [
+        Known::new(
+            NATIVE,
+            MutatingRules::KIND,
+            MUTATING_ADMISSION_VERSIONS,
+            |version, decoder, node, origin| {
+                MutatingAdmissionPolicy::decode(version, decoder, node, origin).map(Any::policy)
+            },
+        ),
+        Known::new(
+            NATIVE,
+            "MutatingAdmissionPolicyBinding",
+            MUTATING_ADMISSION_VERSIONS,
+            |version, decoder, node, origin| {
+                MutatingAdmissionPolicyBinding::decode(version, decoder, node, origin).map(Any::MapBinding)
+            },
+        ),
+    ],
+];
+
+const NATIVE: &str = "admissionregistration.k8s.io";
 
 /// Kinds of these groups that are not policies.
 const NOT_POLICIES: [(&str, &str); 3] = [
@@ -184,107 +261,35 @@ const NOT_POLICIES: [(&str, &str); 3] = [
 
 /// The treatment of a document by group, version and kind.
 enum Decision {
-    Decode(Known),
+    Decode(&'static Known),
     /// The kind does not have this version; lists those it has.
-    Version(&'static [&'static str]),
+    Version(Versions),
     NotAPolicy,
     Unknown,
 }
 
 fn decide(group: &str, version: &str, kind: &str, purpose: Purpose) -> Decision {
-    let versions: &'static [&'static str];
-    let known = match (group, kind) {
-        ("kyverno.io", "ClusterPolicy") => {
-            versions = &["v1", "v2beta1"];
-            Known::Policy(PolicyKind::ClusterPolicy)
-        }
-        ("kyverno.io", "Policy") => {
-            versions = &["v1", "v2beta1"];
-            Known::Policy(PolicyKind::Policy)
-        }
-        ("policies.kyverno.io", "ValidatingPolicy") => {
-            versions = &["v1alpha1", "v1beta1", "v1"];
-            Known::ValidatingPolicy { namespaced: false }
-        }
-        ("policies.kyverno.io", "NamespacedValidatingPolicy") => {
-            versions = &["v1beta1", "v1"];
-            Known::ValidatingPolicy { namespaced: true }
-        }
-        ("policies.kyverno.io", "MutatingPolicy") => {
-            versions = &["v1alpha1", "v1beta1", "v1"];
-            Known::MutatingPolicy { namespaced: false }
-        }
-        ("policies.kyverno.io", "NamespacedMutatingPolicy") => {
-            versions = &["v1beta1", "v1"];
-            Known::MutatingPolicy { namespaced: true }
-        }
-        ("policies.kyverno.io", "GeneratingPolicy" | "DeletingPolicy" | "ImageValidatingPolicy") => {
-            versions = &["v1alpha1", "v1beta1", "v1"];
-            match kind {
-                "GeneratingPolicy" => Known::GeneratingPolicy { namespaced: false },
-                "DeletingPolicy" => Known::DeletingPolicy { namespaced: false },
-                _ => Known::ImageValidatingPolicy { namespaced: false },
-            }
-        }
-        (
-            "policies.kyverno.io",
-            "NamespacedGeneratingPolicy" | "NamespacedDeletingPolicy" | "NamespacedImageValidatingPolicy",
-        ) => {
-            versions = &["v1beta1", "v1"];
-            match kind {
-                "NamespacedGeneratingPolicy" => Known::GeneratingPolicy { namespaced: true },
-                "NamespacedDeletingPolicy" => Known::DeletingPolicy { namespaced: true },
-                _ => Known::ImageValidatingPolicy { namespaced: true },
-            }
-        }
-        ("kyverno.io", "CleanupPolicy" | "ClusterCleanupPolicy") => {
-            versions = &["v2beta1", "v2"];
-            Known::CleanupPolicy {
-                namespaced: kind == "CleanupPolicy",
-            }
-        }
-        ("kyverno.io", "PolicyException") => {
-            versions = &["v2", "v2beta1"];
-            Known::Exception
-        }
-        ("policies.kyverno.io", "PolicyException") => {
-            versions = &["v1alpha1", "v1beta1", "v1"];
-            Known::CelException
-        }
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
-            versions = &["v1"];
-            Known::Vap
-        }
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
-            versions = &["v1"];
-            Known::Binding
-        }
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => {
-            versions = &MUTATING_ADMISSION_VERSIONS;
-            Known::Map
-        }
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => {
-            versions = &MUTATING_ADMISSION_VERSIONS;
-            Known::MapBinding
-        }
-        _ => {
-            let known = NOT_POLICIES.contains(&(group, kind));
-            return if known || is_served(group, version, kind) {
-                Decision::NotAPolicy
-            } else {
-                Decision::Unknown
-            };
-        }
+    let known = KNOWN.iter().flatten();
+    let Some(known) = known
+        .into_iter()
+        .find(|known| (known.group, known.kind) == (group, kind))
+    else {
+        let known = NOT_POLICIES.contains(&(group, kind));
+        return if known || is_served(group, version, kind) {
+            Decision::NotAPolicy
+        } else {
+            Decision::Unknown
+        };
     };
-    if !versions.contains(&version) {
-        return Decision::Version(versions);
+    if !known.versions.contains(&version) {
+        return Decision::Version(known.versions);
     }
-    let exception = matches!(known, Known::Exception | Known::CelException);
+    let is_cel_exception = known.is_exception && group != "kyverno.io";
     match purpose {
         // Among policies the loader knows one version of these.
-        Purpose::Policies if known == Known::CelException && version != "v1beta1" => Decision::NotAPolicy,
+        Purpose::Policies if is_cel_exception && version != "v1beta1" => Decision::NotAPolicy,
         Purpose::Policies => Decision::Decode(known),
-        Purpose::Exceptions if exception => Decision::Decode(known),
+        Purpose::Exceptions if known.is_exception => Decision::Decode(known),
         Purpose::Exceptions => Decision::NotAPolicy,
     }
 }
@@ -390,7 +395,7 @@ impl<'t> Load<'_, 't> {
         }
         let (group, version) = api_version.value.split_once('/').unwrap_or(("", &api_version.value));
         match decide(group, version, &kind.value, self.purpose) {
-            Decision::Decode(known) => self.decode(known, &api_version.value, node, &kind.value),
+            Decision::Decode(known) => self.decode(known, &api_version.value, node),
             Decision::Version(versions) => {
                 let message = format!("unknown version `{version}` of `{}` in `{group}`", kind.value);
                 // A version that Kubernetes has and Kyverno does not accept ends the run upstream.
@@ -459,42 +464,13 @@ impl<'t> Load<'_, 't> {
         drop_document(self.loaded, self.purpose, String::new(), String::new(), self.origin);
     }
 
-    fn decode(&mut self, known: Known, api_version: &str, node: Node<'t>, kind: &str) {
+    fn decode(&mut self, known: &Known, api_version: &str, node: Node<'t>) {
         let mut decoder = Decoder::new(self.tree, self.origin.file, Style::Schema);
+        let Known {
+            kind, is_namespaced, ..
+        } = *known;
         let origin = self.origin;
-        let d = &mut decoder;
-        let decoded = match known {
-            Known::Policy(kind) => ClassicPolicy::decode(kind, api_version, d, node, origin)
-                .map(|policy| Any::Policy(Policy::Classic(Arc::new(policy)))),
-            Known::ValidatingPolicy { namespaced } => {
-                ValidatingPolicy::decode(namespaced, api_version, d, node, origin)
-                    .map(|policy| Any::Policy(Policy::Validating(Arc::new(policy))))
-            }
-            Known::MutatingPolicy { namespaced } => MutatingPolicy::decode(namespaced, api_version, d, node, origin)
-                .map(|policy| Any::Policy(Policy::Mutating(Arc::new(policy)))),
-            Known::GeneratingPolicy { namespaced } => {
-                GeneratingPolicy::decode(namespaced, api_version, d, node, origin)
-                    .map(|policy| Any::Policy(Policy::Generating(Arc::new(policy))))
-            }
-            Known::DeletingPolicy { namespaced } => DeletingPolicy::decode(namespaced, api_version, d, node, origin)
-                .map(|policy| Any::Policy(Policy::Deleting(Arc::new(policy)))),
-            Known::CleanupPolicy { namespaced } => CleanupPolicy::decode(namespaced, api_version, d, node, origin)
-                .map(|policy| Any::Policy(Policy::Cleanup(Arc::new(policy)))),
-            Known::ImageValidatingPolicy { namespaced } => {
-                ImageValidatingPolicy::decode(namespaced, api_version, d, node, origin)
-                    .map(|policy| Any::Policy(Policy::ImageValidating(Arc::new(policy))))
-            }
-            Known::Exception => PolicyException::decode(api_version, d, node, origin).map(Any::Exception),
-            Known::CelException => CelPolicyException::decode(api_version, d, node, origin).map(Any::CelException),
-            Known::Vap => ValidatingAdmissionPolicy::decode(api_version, d, node, origin)
-                .map(|policy| Any::Policy(Policy::Native(Arc::new(policy)))),
-            Known::Binding => ValidatingAdmissionPolicyBinding::decode(api_version, d, node, origin).map(Any::Binding),
-            Known::Map => MutatingAdmissionPolicy::decode(api_version, d, node, origin)
-                .map(|policy| Any::Policy(Policy::NativeMutating(Arc::new(policy)))),
-            Known::MapBinding => {
-                MutatingAdmissionPolicyBinding::decode(api_version, d, node, origin).map(Any::MapBinding)
-            }
-        };
+        let decoded = (known.decode)(api_version, &mut decoder, node, origin);
         let name = member(node, "name");
         let written = node.get("metadata").and_then(|metadata| metadata.get("name"));
         // Metadata that is not a map has its own diagnostic.
@@ -511,7 +487,7 @@ impl<'t> Load<'_, 't> {
             ));
         }
         if !self.item {
-            for (span, problem) in metadata_problems(node, origin.file, known.is_namespaced()) {
+            for (span, problem) in metadata_problems(node, origin.file, is_namespaced) {
                 decoder.bad_value(span, problem);
             }
         }
@@ -531,12 +507,12 @@ impl<'t> Load<'_, 't> {
             }
             refuse(self.loaded, reason, first.unwrap_or(origin.span));
         }
-        let has_rules = matches!(known, Known::GeneratingPolicy { .. });
+        let has_rules = GeneratingPolicySpec::KINDS.contains(&kind);
         match decoded.filter(|_| !wrong) {
             Some(any) => any.add(self.loaded),
             None => {
                 let text = metadata_text(node).unwrap_or_else(|| {
-                    let mut problems = violations_of_metadata(node, known.is_namespaced());
+                    let mut problems = violations_of_metadata(node, is_namespaced);
                     problems.extend(findings.schema_problems);
                     schema_text(problems, (api_version, kind, &name), has_rules)
                 });
@@ -556,6 +532,10 @@ enum Any {
 }
 
 impl Any {
+    fn policy(policy: impl Into<Policy>) -> Self {
+        Self::Policy(policy.into())
+    }
+
     fn add(self, loaded: &mut Loaded) {
         match self {
             Self::Policy(policy) => loaded.policies.push(policy),

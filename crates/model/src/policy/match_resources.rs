@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use super::{
     decode::{Decoder, Fields, Style},
+    from_value::from_value,
     kind_selector::KindSelector,
     located::{Spanned, Text},
     selector::decode_selector,
 };
 use crate::kube::{LabelSelector, Operation};
 use kyvtest_go_compat::{
-    diagnostic::{Diagnostic, FileId, Sources, Span},
+    diagnostic::{Diagnostic, FileId, Span},
     value::Value,
-    yaml::{self, Node, Tree},
+    yaml::{Node, Tree},
 };
 
 /// A `match` or `exclude` block.
@@ -289,15 +290,6 @@ impl MatchResources {
 
     /// Decodes a block from a value. Spans of diagnostics refer to the value's JSON text.
     pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
-        let text = value.to_json();
-        let mut sources = Sources::new();
-        let file = sources.add("value", text.as_str());
-        match yaml::read_first(&text, yaml::Mode::Lax, &yaml::Limits::default()) {
-            Ok(tree) => {
-                let tree = Arc::new(tree);
-                Self::from_node(&tree, tree.root(), file)
-            }
-            Err(error) => (None, vec![Diagnostic::from_yaml(file, &error)]),
-        }
+        from_value(value, |decoder, node, _| Self::decode(decoder, node))
     }
 }

@@ -3,22 +3,18 @@
 //! Upstream counterpart: `api/policies.kyverno.io/v1beta1` of github.com/kyverno/api (Kyverno 1.19); v1 and v1alpha1 have
 //! the same spec.
 
-use std::sync::Arc;
-
 use super::{
-    decode::{Decoder, Style},
+    decode::Decoder,
     located::{Expression, Spanned, Subtree, Text},
     match_constraints::MatchConstraints,
     parts::{
-        AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, Variable, enabled, pod_controllers, switch,
-        timeout_seconds, unique_names,
+        AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, Variable, enabled, match_conditions, switch,
+        timeout_seconds, variables,
     },
     scoped::{PolicySpec, ScopedPolicy},
+    validating::Autogen,
 };
-use kyvtest_go_compat::{
-    diagnostic::FileId,
-    yaml::{Node, Tree},
-};
+use kyvtest_go_compat::yaml::Node;
 
 /// A MutatingPolicy or NamespacedMutatingPolicy.
 pub type MutatingPolicy = ScopedPolicy<MutatingPolicySpec>;
@@ -32,13 +28,14 @@ pub struct MutatingPolicySpec {
     pub mutations: Vec<Mutation>,
     pub audit_annotations: Vec<AuditAnnotation>,
     pub failure_policy: Option<Spanned<FailurePolicy>>,
+    pub timeout_seconds: Option<Spanned<i64>>,
     /// `IfNeeded` or another string, as written.
     pub reinvocation_policy: Option<Text>,
     /// The existing objects that it changes.
     pub target_match_constraints: Option<TargetMatchConstraints>,
     pub target_match_conditions: Vec<MatchCondition>,
     pub evaluation: MutatingEvaluation,
-    pub autogen: MutatingAutogen,
+    pub autogen: Autogen,
     /// The spec as written; for a generated one, as it would be written.
     pub source: Subtree,
 }
@@ -72,26 +69,10 @@ pub struct MutatingEvaluation {
     pub use_server_side_apply: bool,
 }
 
-/// The policies to generate.
-#[derive(Debug, Clone, Default)]
-pub struct MutatingAutogen {
-    /// The pod controllers to generate rules for; `None` is all of them, an empty list none.
-    pub pod_controllers: Option<Vec<Text>>,
-    /// Whether to generate a MutatingAdmissionPolicy; `None` if absent.
-    pub mutating_admission_policy: Option<Spanned<bool>>,
-}
-
 impl MutatingPolicySpec {
     /// Whether policies for pod controllers are generated from it.
     pub fn has_autogen(&self) -> bool {
-        let constraints = self.match_constraints.as_ref();
-        constraints.is_some_and(|constraints| constraints.has_autogen(self.autogen.pod_controllers.as_deref()))
-    }
-
-    /// Reads a spec that was generated from another one in the same file.
-    pub fn read(tree: Tree, file: FileId) -> Option<Self> {
-        let tree = Arc::new(tree);
-        Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root())
+        self.autogen.applies_to(self.match_constraints.as_ref())
     }
 }
 
@@ -102,39 +83,24 @@ impl PolicySpec for MutatingPolicySpec {
         let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
         let match_constraints = fields.optional("matchConstraints", MatchConstraints::decode);
-        let match_conditions = fields.list("matchConditions", MatchCondition::decode);
-        let target_match_conditions = fields.list("targetMatchConditions", MatchCondition::decode);
-        let variables = fields.list("variables", Variable::decode);
-        for (list, conditions) in [
-            ("spec.matchConditions", &match_conditions),
-            ("spec.targetMatchConditions", &target_match_conditions),
-        ] {
-            let names = conditions.iter().map(|condition| &condition.name);
-            unique_names(fields.decoder(), list, names);
-        }
-        let names = variables.iter().map(|variable| &variable.name);
-        unique_names(fields.decoder(), "spec.variables", names);
+        let target_match_conditions = match_conditions(&mut fields, "targetMatchConditions");
         let spec = Self {
             match_constraints,
-            match_conditions,
-            variables,
+            match_conditions: match_conditions(&mut fields, "matchConditions"),
+            variables: variables(&mut fields),
             mutations: fields.list("mutations", Mutation::decode),
             audit_annotations: fields.list("auditAnnotations", AuditAnnotation::decode),
             failure_policy: fields.word("failurePolicy", &FAILURE_POLICIES),
+            timeout_seconds: fields.optional("webhookConfiguration", timeout_seconds),
             reinvocation_policy: fields.string("reinvocationPolicy"),
             target_match_constraints: fields.optional("targetMatchConstraints", TargetMatchConstraints::decode),
             target_match_conditions,
             evaluation: fields
                 .optional("evaluation", MutatingEvaluation::decode)
-                .unwrap_or(MutatingEvaluation {
-                    admission: true,
-                    mutate_existing: false,
-                    use_server_side_apply: false,
-                }),
-            autogen: fields.optional("autogen", MutatingAutogen::decode).unwrap_or_default(),
+                .unwrap_or_default(),
+            autogen: Autogen::decode(&mut fields, "mutatingAdmissionPolicy"),
             source,
         };
-        fields.optional("webhookConfiguration", timeout_seconds);
         fields.finish();
         Some(spec)
     }
@@ -177,6 +143,16 @@ impl TargetMatchConstraints {
     }
 }
 
+impl Default for MutatingEvaluation {
+    fn default() -> Self {
+        Self {
+            admission: true,
+            mutate_existing: false,
+            use_server_side_apply: false,
+        }
+    }
+}
+
 impl MutatingEvaluation {
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
@@ -191,19 +167,6 @@ impl MutatingEvaluation {
             admission,
             mutate_existing,
             use_server_side_apply: server_side.is_some_and(|value| value.value),
-        })
-    }
-}
-
-impl MutatingAutogen {
-    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
-        let mut fields = decoder.fields(node)?;
-        let pod_controllers = fields.optional("podControllers", pod_controllers);
-        let generate = fields.optional("mutatingAdmissionPolicy", switch);
-        fields.finish();
-        Some(Self {
-            pod_controllers,
-            mutating_admission_policy: generate,
         })
     }
 }

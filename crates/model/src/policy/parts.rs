@@ -363,8 +363,31 @@ pub(super) fn conditions_of<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, old: 
     decoder.subtree(node)
 }
 
-/// Reports duplicates in a list whose items are identified by name.
-pub(super) fn unique_names<'a>(decoder: &mut Decoder<'_>, list: &str, names: impl Iterator<Item = &'a Text>) {
+/// Decodes match conditions, whose names are unique.
+pub(super) fn match_conditions(fields: &mut Fields<'_, '_>, list: &'static str) -> Vec<MatchCondition> {
+    let conditions = fields.list(list, MatchCondition::decode);
+    unique_names(
+        fields.decoder(),
+        list,
+        conditions.iter().map(|condition| &condition.name),
+    );
+    conditions
+}
+
+/// Decodes variables, whose names are unique.
+pub(super) fn variables(fields: &mut Fields<'_, '_>) -> Vec<Variable> {
+    let variables = fields.list("variables", Variable::decode);
+    unique_names(
+        fields.decoder(),
+        "variables",
+        variables.iter().map(|variable| &variable.name),
+    );
+    variables
+}
+
+/// Reports duplicates in a list of the spec whose items are identified by name.
+fn unique_names<'a>(decoder: &mut Decoder<'_>, list: &str, names: impl Iterator<Item = &'a Text>) {
+    let list = format!("spec.{list}");
     let names: Vec<&Text> = names.collect();
     for (i, name) in names.iter().enumerate() {
         if names[..i].iter().any(|other| other.value == name.value) {
@@ -372,7 +395,11 @@ pub(super) fn unique_names<'a>(decoder: &mut Decoder<'_>, list: &str, names: imp
             decoder.schema_problem(format!("{list}[{i}]: Duplicate value: {{\"name\":{name}}}"));
         }
     }
-    unique(decoder, list, names.iter().map(|name| (name.value.as_str(), name.span)));
+    unique(
+        decoder,
+        &list,
+        names.iter().map(|name| (name.value.as_str(), name.span)),
+    );
 }
 
 /// `enabled` of a switch.

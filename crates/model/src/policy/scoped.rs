@@ -1,9 +1,18 @@
 //! The common structure of Kyverno's policy kinds that exist cluster-wide and namespaced.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
-use super::{decode::Decoder, id::PolicyId, located::Origin, parts::Metadata};
-use kyvtest_go_compat::yaml::Node;
+use super::{
+    decode::{Decoder, Style},
+    id::PolicyId,
+    located::Origin,
+    parts::Metadata,
+};
+use kyvtest_cel::profile::PolicyScope;
+use kyvtest_go_compat::{
+    diagnostic::FileId,
+    yaml::{Node, Tree},
+};
 
 /// A policy of a kind that exists cluster-wide and namespaced.
 #[derive(Debug, Clone)]
@@ -25,6 +34,12 @@ pub trait PolicySpec: Sized {
     const KINDS: [&'static str; 2];
 
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self>;
+
+    /// Reads a spec that was generated from another one in the same file.
+    fn read(tree: Tree, file: FileId) -> Option<Self> {
+        let tree = Arc::new(tree);
+        Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root())
+    }
 }
 
 impl<S: PolicySpec> ScopedPolicy<S> {
@@ -38,6 +53,15 @@ impl<S: PolicySpec> ScopedPolicy<S> {
     pub fn namespace(&self) -> &str {
         let namespace = self.metadata.namespace.as_ref();
         namespace.map_or("", |namespace| namespace.value.as_str())
+    }
+
+    /// The scope that selects the CEL environment.
+    pub fn scope(&self) -> PolicyScope {
+        if self.namespace().is_empty() {
+            PolicyScope::Cluster
+        } else {
+            PolicyScope::Namespace
+        }
     }
 
     /// The policy as an API server stores it: one of a cluster-wide kind has no namespace.

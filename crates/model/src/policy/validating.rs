@@ -3,22 +3,18 @@
 //! Upstream counterpart: `api/policies.kyverno.io/v1alpha1` of github.com/kyverno/api; v1beta1 and v1 have the same
 //! spec.
 
-use std::sync::Arc;
-
 use super::{
-    decode::{Decoder, Style},
+    decode::{Decoder, Fields},
     located::{Spanned, Subtree, Text},
     match_constraints::MatchConstraints,
     parts::{
         AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, VALIDATION_ACTIONS, Validation,
-        ValidationAction, Variable, enabled, pod_controllers, switch, timeout_seconds, unique,
+        ValidationAction, Variable, enabled, match_conditions, pod_controllers, switch, timeout_seconds, unique,
+        variables,
     },
     scoped::{PolicySpec, ScopedPolicy},
 };
-use kyvtest_go_compat::{
-    diagnostic::{FileId, Span},
-    yaml::{Node, Tree},
-};
+use kyvtest_go_compat::{diagnostic::Span, yaml::Node};
 
 /// A ValidatingPolicy or NamespacedValidatingPolicy.
 pub type ValidatingPolicy = ScopedPolicy<ValidatingPolicySpec>;
@@ -76,14 +72,14 @@ pub enum Mode {
 pub struct Autogen {
     /// The pod controllers to generate rules for; `None` is all of them, an empty list none.
     pub pod_controllers: Option<Vec<Text>>,
-    /// Whether to generate a ValidatingAdmissionPolicy; `None` if absent.
-    pub validating_admission_policy: Option<Spanned<bool>>,
+    /// Whether to generate a native policy; `None` if absent.
+    pub native_policy: Option<Spanned<bool>>,
 }
 
 impl ValidatingPolicy {
     /// Whether it requests a generated native policy.
     pub fn is_marked(&self) -> bool {
-        let generate = self.spec.autogen.validating_admission_policy;
+        let generate = self.spec.autogen.native_policy;
         generate.is_some_and(|generate| generate.value)
     }
 }
@@ -91,14 +87,7 @@ impl ValidatingPolicy {
 impl ValidatingPolicySpec {
     /// Whether rules for pod controllers are generated from it.
     pub fn has_autogen(&self) -> bool {
-        let constraints = self.match_constraints.as_ref();
-        constraints.is_some_and(|constraints| constraints.has_autogen(self.autogen.pod_controllers.as_deref()))
-    }
-
-    /// Reads a spec that was generated from another one in the same file.
-    pub fn read(tree: Tree, file: FileId) -> Option<Self> {
-        let tree = Arc::new(tree);
-        Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root())
+        self.autogen.applies_to(self.match_constraints.as_ref())
     }
 }
 
@@ -110,16 +99,8 @@ impl PolicySpec for ValidatingPolicySpec {
         let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
         let match_constraints = fields.optional("matchConstraints", MatchConstraints::decode);
-        let match_conditions = fields.list("matchConditions", MatchCondition::decode);
-        let variables = fields.list("variables", Variable::decode);
-        let names = match_conditions
-            .iter()
-            .map(|condition| (condition.name.value.as_str(), condition.name.span));
-        unique(fields.decoder(), "spec.matchConditions", names);
-        let names = variables
-            .iter()
-            .map(|variable| (variable.name.value.as_str(), variable.name.span));
-        unique(fields.decoder(), "spec.variables", names);
+        let match_conditions = match_conditions(&mut fields, "matchConditions");
+        let variables = variables(&mut fields);
         let validation_actions = fields.optional("validationActions", |decoder, node| {
             let actions = decoder.list(node, |decoder, node| decoder.word(node, &VALIDATION_ACTIONS))?;
             let words = node.as_seq()?.iter().filter_map(Node::as_str).zip(actions.iter());
@@ -139,18 +120,24 @@ impl PolicySpec for ValidatingPolicySpec {
             validation_actions,
             failure_policy: fields.word("failurePolicy", &FAILURE_POLICIES),
             timeout_seconds: fields.optional("webhookConfiguration", timeout_seconds),
-            evaluation: fields.optional("evaluation", Evaluation::decode).unwrap_or(Evaluation {
-                mode: Mode::Kubernetes,
-                mode_span: None,
-                admission: true,
-                background: true,
-            }),
-            autogen: fields.optional("autogen", Autogen::decode).unwrap_or_default(),
+            evaluation: fields.optional("evaluation", Evaluation::decode).unwrap_or_default(),
+            autogen: Autogen::decode(&mut fields, "validatingAdmissionPolicy"),
             source,
             span,
         };
         fields.finish();
         Some(spec)
+    }
+}
+
+impl Default for Evaluation {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Kubernetes,
+            mode_span: None,
+            admission: true,
+            background: true,
+        }
     }
 }
 
@@ -177,14 +164,23 @@ impl Evaluation {
 }
 
 impl Autogen {
-    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
-        let mut fields = decoder.fields(node)?;
-        let pod_controllers = fields.optional("podControllers", pod_controllers);
-        let generate = fields.optional("validatingAdmissionPolicy", switch);
-        fields.finish();
-        Some(Self {
-            pod_controllers,
-            validating_admission_policy: generate,
-        })
+    /// Whether policies for pod controllers are generated from a policy with these constraints.
+    pub(super) fn applies_to(&self, constraints: Option<&MatchConstraints>) -> bool {
+        constraints.is_some_and(|constraints| constraints.has_autogen(self.pod_controllers.as_deref()))
+    }
+
+    /// Decodes the field `autogen` of a spec; `native` is the kind of native policy, as the field is called.
+    pub(super) fn decode(fields: &mut Fields<'_, '_>, native: &'static str) -> Self {
+        let autogen = fields.optional("autogen", |decoder, node| {
+            let mut fields = decoder.fields(node)?;
+            let pod_controllers = fields.optional("podControllers", pod_controllers);
+            let native_policy = fields.optional(native, switch);
+            fields.finish();
+            Some(Self {
+                pod_controllers,
+                native_policy,
+            })
+        });
+        autogen.unwrap_or_default()
     }
 }

@@ -142,7 +142,7 @@ fn marshal(members: Option<&[(String, Option<Raw>)]>) -> String {
         if i > 0 {
             out.push(',');
         }
-        raw::write_string(&mut out, key, true, false);
+        go_json::write_escaped(&mut out, key, true, false);
         out.push(':');
         raw::compact(&mut out, value.as_ref().map_or("null", Raw::as_str), true);
     }

@@ -249,19 +249,3 @@ pub(super) fn compact(out: &mut String, text: &str, escape: bool) {
         }
     }
 }
-
-/// Appends a string in quotes. V5's own encoder knows fewer short escapes than Go's.
-pub(super) fn write_string(out: &mut String, text: &str, escape: bool, short_escapes: bool) {
-    let mut quoted = String::new();
-    go_json::write_string(&mut quoted, text);
-    if !short_escapes {
-        quoted = quoted.replace("\\b", "\\u0008").replace("\\f", "\\u000c");
-    }
-    if !escape {
-        quoted = quoted
-            .replace("\\u003c", "<")
-            .replace("\\u003e", ">")
-            .replace("\\u0026", "&");
-    }
-    out.push_str(&quoted);
-}

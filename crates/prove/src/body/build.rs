@@ -54,19 +54,7 @@ impl<'b> Builder<'b> {
                         touch(parent);
                     }
                 }
-                Atom::Present(place)
-                | Atom::Kind(place, _)
-                | Atom::Text(place, _)
-                | Atom::True(place)
-                | Atom::AtMost(place, _)
-                | Atom::Double(place, ..)
-                | Atom::Quantity(place, ..)
-                | Atom::AtLeast(place, ..) => touch(*place),
-                Atom::Difference(a, b, _) | Atom::Same(a, b) | Atom::QuantityOrder(a, b, _) => {
-                    touch(*a);
-                    touch(*b);
-                }
-                Atom::Free(_) => {}
+                atom => atom.places().for_each(&mut touch),
             }
         }
         for elements in model.elements.values() {

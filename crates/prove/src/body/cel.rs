@@ -522,17 +522,13 @@ fn describe(sym: &Sym, places: &mut Vec<Place>) -> Result<String> {
                         Some(inner) => text.push_str(&describe(inner, places)?),
                         None => return unsupported("an unknown function of a list with conditions"),
                     },
-                    Part::Each {
-                        outer,
-                        list,
-                        bound,
-                        keep: Formula::TRUE,
-                        value,
-                    } if outer.is_empty() && value.single() == Some(&Sym::At(*bound)) => {
-                        places.push(*list);
-                        text.push_str("*$");
-                    }
-                    _ => return unsupported("an unknown function of a computed list"),
+                    part => match part.all_of() {
+                        Some(list) => {
+                            places.push(list);
+                            text.push_str("*$");
+                        }
+                        None => return unsupported("an unknown function of a computed list"),
+                    },
                 }
                 text.push(',');
             }

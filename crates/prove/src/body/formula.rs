@@ -103,6 +103,25 @@ pub(super) enum Atom {
     Free(Arc<str>),
 }
 
+impl Atom {
+    /// The places that it is about; what it says of their elements aside.
+    pub(super) fn places(&self) -> impl Iterator<Item = Place> {
+        let (first, second) = match self {
+            Self::Present(place)
+            | Self::Kind(place, _)
+            | Self::Text(place, _)
+            | Self::True(place)
+            | Self::AtMost(place, _)
+            | Self::Double(place, ..)
+            | Self::Quantity(place, ..)
+            | Self::AtLeast(place, ..) => (Some(*place), None),
+            Self::Difference(a, b, _) | Self::QuantityOrder(a, b, _) | Self::Same(a, b) => (Some(*a), Some(*b)),
+            Self::Free(_) => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+}
+
 /// A quantity as a key.
 #[derive(Debug, Clone)]
 pub(super) struct Amount(pub(super) Quantity);
@@ -559,22 +578,16 @@ impl Arena {
         match self.look(formula) {
             Node::True | Node::False => false,
             Node::And(parts) | Node::Or(parts) => parts.iter().any(|part| self.mentions(*part, element)),
-            Node::Literal(atom, _) => match self.atom(*atom) {
-                Atom::Present(place)
-                | Atom::Kind(place, _)
-                | Atom::Text(place, _)
-                | Atom::True(place)
-                | Atom::AtMost(place, _)
-                | Atom::Double(place, ..)
-                | Atom::Quantity(place, ..) => self.is_within(*place, element),
-                Atom::Difference(a, b, _) | Atom::QuantityOrder(a, b, _) | Atom::Same(a, b) => {
-                    self.is_within(*a, element) || self.is_within(*b, element)
+            Node::Literal(atom, _) => {
+                let atom = self.atom(*atom);
+                let is_about = || atom.places().any(|place| self.is_within(place, element));
+                match atom {
+                    Atom::AtLeast(_, bound, body, _) => {
+                        *bound != element && (is_about() || self.mentions(*body, element))
+                    }
+                    _ => is_about(),
                 }
-                Atom::AtLeast(list, bound, body, _) => {
-                    *bound != element && (self.is_within(*list, element) || self.mentions(*body, element))
-                }
-                Atom::Free(_) => false,
-            },
+            }
         }
     }
 }

@@ -208,20 +208,17 @@ fn read(arena: &Arena, formula: Formula, known: &mut FxHashMap<Formula, Names>) 
     let names = match arena.look(formula) {
         Node::True | Node::False => 0,
         Node::And(parts) | Node::Or(parts) => parts.iter().fold(0, |names, part| names | read(arena, *part, known)),
-        Node::Literal(atom, _) => match arena.atom(*atom) {
-            Atom::Present(place)
-            | Atom::Kind(place, _)
-            | Atom::True(place)
-            | Atom::AtMost(place, _)
-            | Atom::Double(place, ..)
-            | Atom::Quantity(place, ..) => fields(arena, *place),
-            Atom::Text(place, predicate) => fields(arena, *place) | name(&format!("{predicate:?}")),
-            Atom::Difference(a, b, _) | Atom::QuantityOrder(a, b, _) | Atom::Same(a, b) => {
-                fields(arena, *a) | fields(arena, *b)
-            }
-            Atom::AtLeast(list, _, body, _) => fields(arena, *list) | read(arena, *body, known),
-            Atom::Free(text) => name(text),
-        },
+        Node::Literal(atom, _) => {
+            let atom = arena.atom(*atom);
+            let places = atom.places().fold(0, |names, place| names | fields(arena, place));
+            places
+                | match atom {
+                    Atom::Text(_, predicate) => name(&format!("{predicate:?}")),
+                    Atom::AtLeast(_, _, body, _) => read(arena, *body, known),
+                    Atom::Free(text) => name(text),
+                    _ => 0,
+                }
+        }
     };
     known.insert(formula, names);
     names

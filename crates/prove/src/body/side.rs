@@ -329,11 +329,11 @@ struct Expressions<'a> {
 }
 
 /// What match conditions come to together.
-struct Conditions {
+pub(super) struct Conditions {
     /// All hold.
-    holds: Formula,
+    pub(super) holds: Formula,
     /// None is false, and one cannot be evaluated.
-    error: Formula,
+    pub(super) error: Formula,
 }
 
 impl<'a> Expressions<'a> {
@@ -427,7 +427,7 @@ impl<'a> Expressions<'a> {
 }
 
 /// Conditions together: a false one decides, then one that cannot be evaluated.
-fn together(arena: &mut Arena, truths: &[Truth]) -> Conditions {
+pub(super) fn together(arena: &mut Arena, truths: &[Truth]) -> Conditions {
     let Truth { yes, no } = arena.all(truths);
     let known = arena.or([yes, no]);
     Conditions {

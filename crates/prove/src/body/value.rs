@@ -314,6 +314,26 @@ impl Part {
         }
     }
 
+    /// One element made from each element of a list, whatever it is; `None` if some are left out or the list is one of several.
+    pub(super) fn of_all(&self) -> Option<(Place, Place, &Value)> {
+        match self {
+            Self::Each {
+                outer,
+                list,
+                bound,
+                keep: Formula::TRUE,
+                value,
+            } if outer.is_empty() => Some((*list, *bound, value)),
+            _ => None,
+        }
+    }
+
+    /// The list whose elements these are, all of them and as they are.
+    pub(super) fn all_of(&self) -> Option<Place> {
+        let (list, bound, value) = self.of_all()?;
+        (value.single() == Some(&Sym::At(bound))).then_some(list)
+    }
+
     pub(super) fn value(&self) -> &Value {
         match self {
             Self::One(_, value) | Self::Each { value, .. } => value,

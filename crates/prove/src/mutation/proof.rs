@@ -14,14 +14,14 @@ use kyvtest_model::{
 
 use super::{at_layer, installable, missing_counterpart};
 use crate::{
-    IDLE, Label, NEITHER, Options, Proof, Region, Stats,
+    IDLE, Label, NEITHER, Options, Proof, Region,
     body::{
         self, Counterexample,
         mutation::{MutatingSide, compare_mutating_sides, differences},
     },
     pair::Note,
     replay::Replayed,
-    universe, world_of,
+    universe,
 };
 
 /// Native policies that change objects, with their bindings.
@@ -46,15 +46,7 @@ pub fn prove_mutating(
     options: &Options<'_>,
     stop: Option<Arc<AtomicBool>>,
 ) -> Proof {
-    let mut proof = Proof {
-        label: Label::Unknown,
-        reason: String::new(),
-        world: world_of(discovery, options),
-        regions: Vec::new(),
-        notes: Vec::new(),
-        stats: Stats::default(),
-        fault: false,
-    };
+    let mut proof = Proof::undecided(discovery, options);
     let generation = Generation {
         force: true,
         now: options.now,
@@ -138,7 +130,7 @@ pub fn prove_mutating(
 fn is_marked(original: &Policy) -> bool {
     let requested = original
         .as_mutating()
-        .and_then(|policy| policy.spec.autogen.mutating_admission_policy.as_ref());
+        .and_then(|policy| policy.spec.autogen.native_policy.as_ref());
     requested.is_some_and(|enabled| enabled.value)
 }
 

@@ -13,6 +13,7 @@ use kyvtest_cel::{
     eval::{Activation, evaluate},
     host::NoHost,
     profile::Profile,
+    syntax::is_reserved,
     time::Timestamp,
     types::Type,
     val::Val,
@@ -22,28 +23,6 @@ use kyvtest_go_compat::{
     value::{Map, Value},
 };
 use kyvtest_normalise::{Rule, RuleValue};
-
-/// Names that CEL reserves; a property of such a name is written `__name__`.
-const RESERVED: [&str; 18] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-];
 
 /// Evaluates a rule or its message expression.
 ///
@@ -147,9 +126,9 @@ fn visible_metadata<'a>(metadata: Value<'a>, context: Context<'a>) -> Val<'a> {
     context.map(&fields.collect::<Vec<_>>())
 }
 
-/// The name of a property as expressions write it.
+/// The name of a property as expressions write it: `__name__` for a reserved word.
 fn escaped(name: &str) -> String {
-    if RESERVED.contains(&name) {
+    if is_reserved(name) {
         return format!("__{name}__");
     }
     let name = name.replace("__", "__underscores__");

@@ -140,8 +140,9 @@ pub(super) fn native(target: &Target, bodies: &mut LoweredRules) -> Vec<Native> 
                     .iter()
                     .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
                     .collect(),
-                validations: objecting(&policy.validations),
+                validations: objecting(&policy.rules.validations),
                 annotations: policy
+                    .rules
                     .audit_annotations
                     .iter()
                     .map(|part| (part.key.value.clone(), text(part.value_expression.text())))

@@ -135,20 +135,12 @@ fn identifier(out: &mut Builder, numbers: &[u32]) {
 
 fn write_name(name: &DistinguishedName, out: &mut Builder) {
     out.begin_map();
-    for (key, number) in [
-        ("Country", 6),
-        ("Organization", 10),
-        ("OrganizationalUnit", 11),
-        ("Locality", 7),
-        ("Province", 8),
-        ("StreetAddress", 9),
-        ("PostalCode", 17),
-    ] {
-        strings(out, key, &name.values(number));
+    for (key, values) in name.lists() {
+        strings(out, key, &values);
     }
-    for (key, number) in [("SerialNumber", 5), ("CommonName", 3)] {
+    for (key, value) in name.strings() {
         out.key(key);
-        out.string(name.values(number).last().map_or("", String::as_str));
+        out.string(&value);
     }
     out.key("Names");
     if name.0.is_empty() {

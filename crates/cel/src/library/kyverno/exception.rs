@@ -2,13 +2,8 @@
 //!
 //! Upstream counterpart: Kyverno `pkg/cel/libs/variables.go`.
 
-use super::native;
-use crate::{
-    context::Context,
-    decl::Library,
-    types::Type,
-    val::{Opaque, Val},
-};
+use super::{Structure, native};
+use crate::{context::Context, decl::Library, types::Type, val::Val};
 use kyvtest_go_compat::value::{Builder, Document, Value};
 
 /// The type of the variable `exceptions`.
@@ -45,23 +40,8 @@ fn is_empty(list: &Document) -> bool {
     matches!(list.root(), Value::List(items) if items.len() == 0)
 }
 
-impl Opaque for Exception {
-    fn type_name(&self) -> &'static str {
-        EXCEPTION
-    }
-
-    fn equals(&self, other: &dyn Opaque) -> Option<bool> {
-        let other = (other as &dyn std::any::Any).downcast_ref::<Self>();
-        Some(other.is_some_and(|other| self == other))
-    }
-
-    fn equals_plain(&self) -> Option<bool> {
-        Some(false)
-    }
-
-    fn is_structure(&self) -> bool {
-        true
-    }
+impl Structure for Exception {
+    const NAME: &'static str = EXCEPTION;
 
     fn field<'a>(&'a self, name: &str) -> Option<Val<'a>> {
         match name {
@@ -69,10 +49,6 @@ impl Opaque for Exception {
             "allowedValues" => Some(self.allowed_values.root().into()),
             _ => None,
         }
-    }
-
-    fn is_set(&self, name: &str) -> Option<bool> {
-        self.field(name).map(|list| !list.is_empty())
     }
 
     fn is_zero(&self) -> bool {

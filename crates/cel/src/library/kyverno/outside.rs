@@ -4,10 +4,10 @@
 //! has the signatures and upstream's error prefixes. The order in which the libraries add overloads to a shared name
 //! (`Get`) is upstream's.
 
-use super::{Receiver, declare_receiver, native};
+use super::{Receiver, Structure, declare_receiver, native};
 use crate::{
     context::Context,
-    decl::{Library, Overload, member},
+    decl::{Implementation, Library, Overload, member},
     host::{Gvr, HostError, HostResult, HttpRequest},
     profile::PolicyScope,
     types::Type,
@@ -21,23 +21,8 @@ static IMAGE_DATA: Receiver = Receiver("imagedata.Context");
 static HTTP: Receiver = Receiver("http.Context");
 const GVR: &str = "schema.GroupVersionResource";
 
-impl Opaque for Gvr {
-    fn type_name(&self) -> &'static str {
-        GVR
-    }
-
-    fn equals(&self, other: &dyn Opaque) -> Option<bool> {
-        let other = (other as &dyn std::any::Any).downcast_ref::<Self>();
-        Some(other.is_some_and(|other| self == other))
-    }
-
-    fn equals_plain(&self) -> Option<bool> {
-        Some(false)
-    }
-
-    fn is_structure(&self) -> bool {
-        true
-    }
+impl Structure for Gvr {
+    const NAME: &'static str = GVR;
 
     fn field<'a>(&'a self, name: &str) -> Option<Val<'a>> {
         match name {
@@ -48,72 +33,127 @@ impl Opaque for Gvr {
         }
     }
 
-    fn is_set(&self, name: &str) -> Option<bool> {
-        self.field(name).map(|value| value.as_str() != Some(""))
-    }
-
     fn is_zero(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// An overload id in the style of the name it belongs to.
-macro_rules! id {
-    ($pascal:expr, $id:literal) => {
-        if $pascal {
-            concat!($id, "_pascal")
-        } else {
-            concat!($id, "_camel")
+/// A type in a signature.
+#[derive(Clone, Copy)]
+enum Kind {
+    Any,
+    Dyn,
+    Text,
+    /// A map of strings.
+    Texts,
+    Object,
+    Gvr,
+    /// A library's receiver.
+    Receiver(&'static Receiver),
+}
+
+impl Kind {
+    fn declared(self) -> Type {
+        match self {
+            Self::Any => Type::Any,
+            Self::Dyn => Type::Dyn,
+            Self::Text => Type::String,
+            Self::Texts => Type::map(Type::String, Type::String),
+            Self::Object => Type::map(Type::String, Type::Any),
+            Self::Gvr => Type::opaque(GVR),
+            Self::Receiver(receiver) => Type::opaque(receiver.0),
         }
+    }
+}
+
+/// A function of a library. Names and ids exist in two styles.
+struct Function {
+    /// In Pascal case, and in camel case.
+    names: [&'static str; 2],
+    ids: [&'static str; 2],
+    parameters: &'static [Kind],
+    result: Kind,
+    bind: fn(Overload, Implementation) -> Overload,
+    implementation: Implementation,
+}
+
+/// The functions of a receiver: names, binding, id, types, implementation.
+macro_rules! functions {
+    ($receiver:ident: $($pascal:literal $camel:literal $bind:ident $id:literal ($($parameter:ident),*) -> $result:expr, $implementation:ident;)*) => {
+        &[$(Function {
+            names: [$pascal, $camel],
+            ids: [concat!($id, "_pascal"), concat!($id, "_camel")],
+            parameters: &[Kind::Receiver(&$receiver), $(Kind::$parameter),*],
+            result: $result,
+            bind: Overload::$bind,
+            implementation: $implementation,
+        }),*]
     };
 }
 
+static GLOBAL_CONTEXT_FUNCTIONS: &[Function] = functions! { GLOBAL_CONTEXT:
+    "Get" "get" binary "globalcontext_get_string" (Text) -> Kind::Dyn, global_get;
+    "Get" "get" variadic "globalcontext_get_string_string" (Text, Text) -> Kind::Dyn, global_get;
+};
+
+static CLUSTER_RESOURCE_FUNCTIONS: &[Function] = functions! { RESOURCE:
+    "List" "list" variadic "resource_list_string_string_string" (Text, Text, Text) -> Kind::Object, list;
+    "List" "list" variadic "resource_list_string_string_string_map" (Text, Text, Text, Texts) -> Kind::Object, list;
+    "List" "list" variadic "list_resources_gvr_string" (Gvr, Text) -> Kind::Object, list;
+    "List" "list" variadic "list_resources_gvr_string_map" (Gvr, Text, Texts) -> Kind::Object, list;
+    "Get" "get" variadic "resource_get_string_string_string_string" (Text, Text, Text, Text) -> Kind::Object, get;
+    "Get" "get" variadic "resource_get_gvr_string_string" (Gvr, Text, Text) -> Kind::Object, get;
+    "Post" "post" variadic "resource_post_string_string_string_map" (Text, Text, Text, Object) -> Kind::Object, post;
+    "Post" "post" variadic "resource_post_string_string_map" (Text, Text, Object) -> Kind::Object, post;
+    "ToGVR" "toGVR" variadic "convert_to_gvr_string_string" (Text, Text) -> Kind::Gvr, to_gvr;
+};
+
+static NAMESPACE_RESOURCE_FUNCTIONS: &[Function] = functions! { RESOURCE:
+    "List" "list" variadic "resource_list_string_string" (Text, Text) -> Kind::Object, list_here;
+    "List" "list" variadic "resource_list_string_string_map" (Text, Text, Texts) -> Kind::Object, list_here;
+    "List" "list" variadic "list_resources_gvr" (Gvr) -> Kind::Object, list_here;
+    "List" "list" variadic "list_resources_gvr_map" (Gvr, Texts) -> Kind::Object, list_here;
+    "Get" "get" variadic "resource_get_string_string_string" (Text, Text, Text) -> Kind::Object, get_here;
+    "Get" "get" variadic "resource_get_gvr_string" (Gvr, Text) -> Kind::Object, get_here;
+    "Post" "post" variadic "resource_post_string_string_map" (Text, Text, Object) -> Kind::Object, post_here;
+    "ToGVR" "toGVR" variadic "convert_to_gvr_string_string" (Text, Text) -> Kind::Gvr, to_gvr;
+};
+
+static IMAGE_DATA_FUNCTIONS: &[Function] = functions! { IMAGE_DATA:
+    "GetMetadata" "getMetadata" variadic "imagedata_get_string" (Text) -> Kind::Dyn, image_metadata;
+};
+
+static HTTP_FUNCTIONS: &[Function] = functions! { HTTP:
+    "Get" "get" binary "http_get_string" (Text) -> Kind::Any, http_get;
+    "Get" "get" variadic "http_get_string_headers" (Text, Texts) -> Kind::Any, http_get;
+    "Post" "post" variadic "http_post_string_any" (Text, Any) -> Kind::Any, http_post;
+    "Post" "post" variadic "http_post_string_any_headers" (Text, Any, Texts) -> Kind::Any, http_post;
+    "Client" "client" binary "http_client_string" (Text) -> Kind::Receiver(&HTTP), http_client;
+};
+
 pub(super) fn declare(library: &mut Library, scope: PolicyScope) {
     declare_receiver(library, "globalContext", &GLOBAL_CONTEXT);
-    let (global, image) = (Type::opaque(GLOBAL_CONTEXT.0), Type::opaque(IMAGE_DATA.0));
     declare_receivers(library);
-    let string = || Type::String;
-    for pascal in [true, false] {
-        let name = |pascal_name: &'static str, camel_name| if pascal { pascal_name } else { camel_name };
-        library.add(
-            name("Get", "get"),
-            [
-                member(
-                    id!(pascal, "globalcontext_get_string"),
-                    &[global.clone(), string()],
-                    Type::Dyn,
-                )
-                .binary(global_get),
-                member(
-                    id!(pascal, "globalcontext_get_string_string"),
-                    &[global.clone(), string(), string()],
-                    Type::Dyn,
-                )
-                .variadic(global_get),
-            ],
-        );
-        declare_resources(library, scope, pascal);
-        library.add(
-            name("GetMetadata", "getMetadata"),
-            [member(
-                id!(pascal, "imagedata_get_string"),
-                &[image.clone(), string()],
-                Type::Dyn,
-            )
-            .variadic(image_metadata)],
-        );
-        declare_http(library, pascal);
-    }
+    let resources = match scope {
+        PolicyScope::Cluster => CLUSTER_RESOURCE_FUNCTIONS,
+        PolicyScope::Namespace => NAMESPACE_RESOURCE_FUNCTIONS,
+    };
+    declare_functions(
+        library,
+        &[
+            GLOBAL_CONTEXT_FUNCTIONS,
+            resources,
+            IMAGE_DATA_FUNCTIONS,
+            HTTP_FUNCTIONS,
+        ],
+    );
 }
 
 /// Declares the libraries of policies on HTTP and Envoy requests: `http`, `resource`, and `image` as a name without
 /// functions.
 pub(super) fn declare_client(library: &mut Library) {
     declare_receivers(library);
-    for pascal in [true, false] {
-        declare_http(library, pascal);
-        declare_resources(library, PolicyScope::Cluster, pascal);
-    }
+    declare_functions(library, &[HTTP_FUNCTIONS, CLUSTER_RESOURCE_FUNCTIONS]);
 }
 
 fn declare_receivers(library: &mut Library) {
@@ -122,203 +162,16 @@ fn declare_receivers(library: &mut Library) {
     declare_receiver(library, "http", &HTTP);
 }
 
-fn declare_resources(library: &mut Library, scope: PolicyScope, pascal: bool) {
-    let name = |pascal_name: &'static str, camel_name| if pascal { pascal_name } else { camel_name };
-    let resource = &Type::opaque(RESOURCE.0);
-    let [list, get, post, to_gvr] = match scope {
-        PolicyScope::Cluster => cluster_resources(pascal),
-        PolicyScope::Namespace => namespace_resources(pascal),
-    };
-    let own = |overloads: Vec<(&'static str, Vec<Type>, Type, _)>| {
-        overloads
-            .into_iter()
-            .map(move |(id, parameters, result, implementation)| -> Overload {
-                let parameters: Vec<Type> = [resource.clone()].into_iter().chain(parameters).collect();
-                member(id, &parameters, result).variadic(implementation)
-            })
-    };
-    library.add(name("List", "list"), own(list));
-    library.add(name("Get", "get"), own(get));
-    library.add(name("Post", "post"), own(post));
-    library.add(name("ToGVR", "toGVR"), own(to_gvr));
-}
-
-fn declare_http(library: &mut Library, pascal: bool) {
-    let name = |pascal_name: &'static str, camel_name| if pascal { pascal_name } else { camel_name };
-    let http = Type::opaque(HTTP.0);
-    let (string, any) = (|| Type::String, || Type::Any);
-    let strings = || Type::map(Type::String, Type::String);
-    library.add(
-        name("Get", "get"),
-        [
-            member(id!(pascal, "http_get_string"), &[http.clone(), string()], any()).binary(http_get),
-            member(
-                id!(pascal, "http_get_string_headers"),
-                &[http.clone(), string(), strings()],
-                any(),
-            )
-            .variadic(http_get),
-        ],
-    );
-    library.add(
-        name("Post", "post"),
-        [
-            member(
-                id!(pascal, "http_post_string_any"),
-                &[http.clone(), string(), any()],
-                any(),
-            )
-            .variadic(http_post),
-            member(
-                id!(pascal, "http_post_string_any_headers"),
-                &[http.clone(), string(), any(), strings()],
-                any(),
-            )
-            .variadic(http_post),
-        ],
-    );
-    library.add(
-        name("Client", "client"),
-        [member(
-            id!(pascal, "http_client_string"),
-            &[http.clone(), string()],
-            http.clone(),
-        )
-        .binary(http_client)],
-    );
-}
-
-type Signature = (
-    &'static str,
-    Vec<Type>,
-    Type,
-    for<'a> fn(&Context<'a>, &[Val<'a>]) -> Val<'a>,
-);
-
-/// List, get, post and conversion of kinds, each without the receiver.
-type Resources = [Vec<Signature>; 4];
-
-fn cluster_resources(pascal: bool) -> Resources {
-    let (string, gvr) = (|| Type::String, || Type::opaque(GVR));
-    let strings = || Type::map(Type::String, Type::String);
-    let object = || Type::map(Type::String, Type::Any);
-    [
-        vec![
-            (
-                id!(pascal, "resource_list_string_string_string"),
-                vec![string(), string(), string()],
-                object(),
-                list,
-            ),
-            (
-                id!(pascal, "resource_list_string_string_string_map"),
-                vec![string(), string(), string(), strings()],
-                object(),
-                list,
-            ),
-            (
-                id!(pascal, "list_resources_gvr_string"),
-                vec![gvr(), string()],
-                object(),
-                list,
-            ),
-            (
-                id!(pascal, "list_resources_gvr_string_map"),
-                vec![gvr(), string(), strings()],
-                object(),
-                list,
-            ),
-        ],
-        vec![
-            (
-                id!(pascal, "resource_get_string_string_string_string"),
-                vec![string(), string(), string(), string()],
-                object(),
-                get,
-            ),
-            (
-                id!(pascal, "resource_get_gvr_string_string"),
-                vec![gvr(), string(), string()],
-                object(),
-                get,
-            ),
-        ],
-        vec![
-            (
-                id!(pascal, "resource_post_string_string_string_map"),
-                vec![string(), string(), string(), object()],
-                object(),
-                post,
-            ),
-            (
-                id!(pascal, "resource_post_string_string_map"),
-                vec![string(), string(), object()],
-                object(),
-                post,
-            ),
-        ],
-        vec![(
-            id!(pascal, "convert_to_gvr_string_string"),
-            vec![string(), string()],
-            gvr(),
-            to_gvr,
-        )],
-    ]
-}
-
-fn namespace_resources(pascal: bool) -> Resources {
-    let (string, gvr) = (|| Type::String, || Type::opaque(GVR));
-    let strings = || Type::map(Type::String, Type::String);
-    let object = || Type::map(Type::String, Type::Any);
-    [
-        vec![
-            (
-                id!(pascal, "resource_list_string_string"),
-                vec![string(), string()],
-                object(),
-                list_here,
-            ),
-            (
-                id!(pascal, "resource_list_string_string_map"),
-                vec![string(), string(), strings()],
-                object(),
-                list_here,
-            ),
-            (id!(pascal, "list_resources_gvr"), vec![gvr()], object(), list_here),
-            (
-                id!(pascal, "list_resources_gvr_map"),
-                vec![gvr(), strings()],
-                object(),
-                list_here,
-            ),
-        ],
-        vec![
-            (
-                id!(pascal, "resource_get_string_string_string"),
-                vec![string(), string(), string()],
-                object(),
-                get_here,
-            ),
-            (
-                id!(pascal, "resource_get_gvr_string"),
-                vec![gvr(), string()],
-                object(),
-                get_here,
-            ),
-        ],
-        vec![(
-            id!(pascal, "resource_post_string_string_map"),
-            vec![string(), string(), object()],
-            object(),
-            post_here,
-        )],
-        vec![(
-            id!(pascal, "convert_to_gvr_string_string"),
-            vec![string(), string()],
-            gvr(),
-            to_gvr,
-        )],
-    ]
+/// Declares functions in both styles; all names in Pascal case come first.
+fn declare_functions(library: &mut Library, libraries: &[&[Function]]) {
+    for style in 0..2 {
+        for function in libraries.iter().copied().flatten() {
+            let parameters: Vec<Type> = function.parameters.iter().map(|kind| kind.declared()).collect();
+            let overload = member(function.ids[style], &parameters, function.result.declared());
+            let overload = (function.bind)(overload, function.implementation);
+            library.add(function.names[style], [overload]);
+        }
+    }
 }
 
 fn host_value<'a>(context: &Context<'a>, result: HostResult, failed: &str) -> Val<'a> {

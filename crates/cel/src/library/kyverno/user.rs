@@ -2,12 +2,12 @@
 //!
 //! Upstream counterpart: SDK `libs/user`.
 
-use super::native;
+use super::{Structure, native};
 use crate::{
     context::Context,
     decl::{Library, global},
     types::Type,
-    val::{NO_SUCH_OVERLOAD, Opaque, Val},
+    val::{NO_SUCH_OVERLOAD, Val},
 };
 
 const SERVICE_ACCOUNT: &str = "user.ServiceAccount";
@@ -20,23 +20,8 @@ struct ServiceAccount {
     namespace: String,
 }
 
-impl Opaque for ServiceAccount {
-    fn type_name(&self) -> &'static str {
-        SERVICE_ACCOUNT
-    }
-
-    fn equals(&self, other: &dyn Opaque) -> Option<bool> {
-        let other = (other as &dyn std::any::Any).downcast_ref::<Self>();
-        Some(other.is_some_and(|other| self == other))
-    }
-
-    fn equals_plain(&self) -> Option<bool> {
-        Some(false)
-    }
-
-    fn is_structure(&self) -> bool {
-        true
-    }
+impl Structure for ServiceAccount {
+    const NAME: &'static str = SERVICE_ACCOUNT;
 
     fn field<'a>(&'a self, name: &str) -> Option<Val<'a>> {
         match name {
@@ -44,10 +29,6 @@ impl Opaque for ServiceAccount {
             "Namespace" => Some(Val::String(&self.namespace)),
             _ => None,
         }
-    }
-
-    fn is_set(&self, name: &str) -> Option<bool> {
-        self.field(name).map(|value| value.as_str() != Some(""))
     }
 
     fn go_json(&self) -> Option<String> {

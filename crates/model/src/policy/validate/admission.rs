@@ -209,7 +209,9 @@ fn check_metadata(metadata: Value<'_>, errors: &mut Errors) {
     }
 }
 
-fn check_policy(metadata: Value<'_>, spec: Value<'_>, errors: &mut Errors) {
+/// Checks what policies of both kinds have before their conditions. Returns the match constraints, and whether there are
+/// parameters.
+fn check_head<'v>(spec: Value<'v>, errors: &mut Errors) -> (Option<Value<'v>>, bool) {
     if let Some(policy) = present(spec, "failurePolicy").and_then(Value::as_str) {
         errors.supported("spec.failurePolicy", policy, &["Fail", "Ignore"]);
     }
@@ -217,7 +219,8 @@ fn check_policy(metadata: Value<'_>, spec: Value<'_>, errors: &mut Errors) {
     if let Some(kind) = param_kind {
         check_param_kind(kind, errors);
     }
-    match present(spec, "matchConstraints") {
+    let constraints = present(spec, "matchConstraints");
+    match constraints {
         None => errors.required("spec.matchConstraints", ""),
         Some(block) => {
             rules::check_block(block, "spec.matchConstraints", errors);
@@ -226,7 +229,12 @@ fn check_policy(metadata: Value<'_>, spec: Value<'_>, errors: &mut Errors) {
             }
         }
     }
-    let mut compiler = Compiler::new(spec, param_kind.is_some());
+    (constraints, param_kind.is_some())
+}
+
+fn check_policy(metadata: Value<'_>, spec: Value<'_>, errors: &mut Errors) {
+    let (_, has_params) = check_head(spec, errors);
+    let mut compiler = Compiler::new(spec, has_params);
     compiler.check_conditions(errors);
     compiler.check_variables(errors);
     let (validations, annotations) = (items(spec, "validations"), items(spec, "auditAnnotations"));

@@ -3,12 +3,12 @@
 
 mod fields;
 
-use std::fmt::Write;
-
 use self::fields::{Field, Shape};
 use kyvtest_go_compat::{
-    text::float,
-    value::{Document, Value},
+    value::{
+        Document, Value,
+        go_json::{write_string, write_value},
+    },
     yaml::{Entries, Items, Node},
 };
 
@@ -190,7 +190,7 @@ fn written(value: Node<'_>, field: &Field, schema: Schema, out: &mut String) {
             entries.sort_by_key(|entry| entry.key);
             for (i, entry) in entries.iter().enumerate() {
                 out.push(if i == 0 { '{' } else { ',' });
-                string(entry.key, out);
+                write_string(out, entry.key);
                 out.push(':');
                 list(entry.value, shape, schema, out);
             }
@@ -235,45 +235,6 @@ fn list(value: Node<'_>, shape: &'static [Field], schema: Schema, out: &mut Stri
 
 /// A value with sorted keys.
 fn any_value(value: Value<'_>, out: &mut String) {
-    match value {
-        Value::String(text) => string(text, out),
-        Value::Double(double) => out.push_str(float::json(double).as_deref().unwrap_or("null")),
-        Value::List(list) => {
-            out.push('[');
-            for (i, item) in list.iter().enumerate() {
-                if i > 0 {
-                    out.push(',');
-                }
-                any_value(item, out);
-            }
-            out.push(']');
-        }
-        Value::Map(map) => {
-            let mut entries: Vec<(&str, Value<'_>)> = map.iter().map(|(key, value)| (key.text(), value)).collect();
-            entries.sort_by_key(|(key, _)| *key);
-            out.push('{');
-            for (i, (key, item)) in entries.into_iter().enumerate() {
-                if i > 0 {
-                    out.push(',');
-                }
-                string(key, out);
-                out.push(':');
-                any_value(item, out);
-            }
-            out.push('}');
-        }
-        scalar => out.push_str(&scalar.to_json()),
-    }
-}
-
-/// A string with the escapes of `encoding/json`.
-fn string(text: &str, out: &mut String) {
-    for c in serde_json::Value::from(text).to_string().chars() {
-        match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
+    // Only numbers that are not finite are errors, and Go cannot read them from YAML.
+    let _ = write_value(out, value);
 }

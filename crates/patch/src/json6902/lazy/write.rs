@@ -2,6 +2,7 @@
 
 use super::{Container, Doc, Failure, NodeId, Outcome, Store};
 use crate::json6902::raw::{self, Raw};
+use kyvtest_go_compat::value::go_json;
 
 impl Store {
     /// A copy of a value as text.
@@ -70,7 +71,7 @@ impl Store {
             if i > 0 {
                 out.push(',');
             }
-            raw::write_string(out, key, doc.escape, self.is_v4());
+            go_json::write_escaped(out, key, doc.escape, self.is_v4());
             out.push(':');
             self.write_node(out, *value, doc.escape)?;
         }

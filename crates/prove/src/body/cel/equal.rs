@@ -130,15 +130,7 @@ impl Reader<'_, '_> {
             values.collect()
         };
         let whole = |parts: &Rc<[Part]>| match &**parts {
-            [
-                Part::Each {
-                    outer,
-                    list,
-                    bound,
-                    keep: Formula::TRUE,
-                    value,
-                },
-            ] if outer.is_empty() && value.single() == Some(&Sym::At(*bound)) => Some(*list),
+            [part] => part.all_of(),
             _ => None,
         };
         match (plain(a), plain(b), whole(a), whole(b)) {
@@ -185,27 +177,18 @@ impl Reader<'_, '_> {
 
     /// Whether a list with one element for each of a list of a document is a list of these values.
     fn computed_list_is(&mut self, parts: &[Part], values: &[Value]) -> Result<Formula> {
-        let [
-            Part::Each {
-                outer,
-                list,
-                bound,
-                keep: Formula::TRUE,
-                value: made,
-            },
-        ] = parts
-        else {
+        let [part] = parts else {
             return unsupported("an equality of computed lists");
         };
-        if !outer.is_empty() {
+        let Some((list, bound, made)) = part.of_all() else {
             return unsupported("an equality of computed lists");
-        }
+        };
         let count = u32::try_from(values.len()).unwrap_or(u32::MAX);
-        let (least, more) = (self.size_at_least(*list, count)?, self.size_at_least(*list, count + 1)?);
+        let (least, more) = (self.size_at_least(list, count)?, self.size_at_least(list, count + 1)?);
         let mut all = vec![least, self.arena.not(more)];
         for (position, value) in (0..).zip(values) {
-            let item = self.arena.item(*list, position);
-            let own = substitute(self.arena, made, *bound, item);
+            let item = self.arena.item(list, position);
+            let own = substitute(self.arena, made, bound, item);
             all.push(self.equal_values(&own, value)?);
         }
         Ok(self.arena.and(all))

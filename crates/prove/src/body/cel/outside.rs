@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use kyvtest_model::kube::{Discovery, GroupVersionResource};
+
 use super::unknown;
 use crate::body::{
     formula::{Arena, Formula},
@@ -31,7 +33,7 @@ fn lookup_as(arena: &mut Arena, name: &str, args: &[Sym], own_kind: Option<&str>
             shape.kinds = shape.kinds.with(Kind::Null);
             let source = Source::Object {
                 api_version: Arc::clone(version),
-                kind: Arc::from(own_kind.unwrap_or(kind)),
+                kind: own_kind.map_or(kind, Arc::from),
                 namespace: namespace.clone(),
                 name: name.clone(),
             };
@@ -42,7 +44,7 @@ fn lookup_as(arena: &mut Arena, name: &str, args: &[Sym], own_kind: Option<&str>
             let items = Shape::of(Kind::List, Inner::List(Box::new(object)));
             let source = Source::List {
                 api_version: Arc::clone(version),
-                kind: Arc::from(kind),
+                kind,
                 namespace: namespace.clone(),
             };
             let record = Inner::Record(Arc::from([("items", items, false)]));
@@ -92,52 +94,26 @@ pub(in crate::body) fn object(
 }
 
 /// What is known of the objects of a resource that is looked up, and their kind if it is built in.
-pub(in crate::body) fn kind_of(version: &str, plural: &str) -> (Shape, &'static str) {
-    let mut kinds = KINDS.iter();
-    match kinds.find(|(own, resource, _)| *own == version && *resource == plural) {
-        Some((_, _, kind)) => (Shape::object(version, kind), kind),
-        None => (Shape::of(Kind::Map, Inner::Custom), "Sample"),
+pub(in crate::body) fn kind_of(version: &str, plural: &str) -> (Shape, Arc<str>) {
+    let (group, version_alone) = version.split_once('/').unwrap_or(("", version));
+    let name = GroupVersionResource {
+        group: group.to_owned(),
+        version: version_alone.to_owned(),
+        resource: plural.to_owned(),
+    };
+    match Discovery::kubernetes().by_resource(&name, "") {
+        Some(resource) => (
+            Shape::object(version, &resource.kind),
+            Arc::from(resource.kind.as_str()),
+        ),
+        None => (Shape::of(Kind::Map, Inner::Custom), Arc::from("Sample")),
     }
 }
 
 /// The resource of a built-in kind that policies look up.
-pub(in crate::body) fn plural_of(version: &str, kind: &str) -> Option<&'static str> {
-    let mut kinds = KINDS.iter();
-    let found = kinds.find(|(own, _, other)| *own == version && *other == kind);
-    found.map(|(_, plural, _)| *plural)
+pub(in crate::body) fn plural_of(version: &str, kind: &str) -> Option<String> {
+    let discovery = Discovery::kubernetes();
+    discovery
+        .by_object(version, kind)
+        .map(|resource| resource.plural.clone())
 }
-
-/// Built-in kinds that policies look up: version, resource, kind.
-const KINDS: [(&str, &str, &str); 27] = [
-    ("v1", "configmaps", "ConfigMap"),
-    ("v1", "secrets", "Secret"),
-    ("v1", "namespaces", "Namespace"),
-    ("v1", "pods", "Pod"),
-    ("v1", "services", "Service"),
-    ("v1", "serviceaccounts", "ServiceAccount"),
-    ("v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
-    ("apps/v1", "deployments", "Deployment"),
-    ("apps/v1", "statefulsets", "StatefulSet"),
-    ("networking.k8s.io/v1", "networkpolicies", "NetworkPolicy"),
-    ("networking.k8s.io/v1", "ingresses", "Ingress"),
-    ("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget"),
-    ("v1", "resourcequotas", "ResourceQuota"),
-    ("v1", "limitranges", "LimitRange"),
-    ("v1", "nodes", "Node"),
-    ("v1", "persistentvolumes", "PersistentVolume"),
-    ("apps/v1", "daemonsets", "DaemonSet"),
-    ("apps/v1", "replicasets", "ReplicaSet"),
-    ("batch/v1", "jobs", "Job"),
-    ("batch/v1", "cronjobs", "CronJob"),
-    ("autoscaling/v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
-    ("rbac.authorization.k8s.io/v1", "roles", "Role"),
-    ("rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding"),
-    ("rbac.authorization.k8s.io/v1", "clusterroles", "ClusterRole"),
-    (
-        "rbac.authorization.k8s.io/v1",
-        "clusterrolebindings",
-        "ClusterRoleBinding",
-    ),
-    ("storage.k8s.io/v1", "storageclasses", "StorageClass"),
-    ("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass"),
-];

@@ -350,18 +350,11 @@ impl Editor<'_> {
                 Ok(Entry::of(Value::of(Sym::List(Rc::from(parts)))))
             }
             (Step::Position(own), _, Some((list, bound, keep))) if *own == bound && !rest.is_empty() => {
-                let [
-                    part @ Part::Each {
-                        outer,
-                        keep: Formula::TRUE,
-                        ..
-                    },
-                ] = parts
-                else {
+                let [part] = parts else {
                     return unsupported("a position in a list that has changed");
                 };
-                if !outer.is_empty() {
-                    return unsupported("a position in a list of lists");
+                if part.of_all().is_none() {
+                    return unsupported("a position in a list that has changed");
                 }
                 let part = on(self.arena, part, list, bound)?;
                 let mut inner = Editor {

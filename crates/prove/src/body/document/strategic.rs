@@ -298,19 +298,13 @@ impl Merge<'_> {
         let Some(parts) = self.arena.parts_of(sym) else {
             return unsupported("a list that may be something else");
         };
-        let [
-            part @ Part::Each {
-                outer,
-                list,
-                bound,
-                keep: Formula::TRUE,
-                value,
-            },
-        ] = parts.as_slice()
-        else {
+        let [part] = parts.as_slice() else {
             return unsupported("a list that has changed");
         };
-        if !outer.is_empty() || !unique(self.arena, *list, key) {
+        let Some((list, bound, value)) = part.of_all() else {
+            return unsupported("a list that has changed");
+        };
+        if !unique(self.arena, list, key) {
             return unsupported("a strategic merge of a list whose elements may have the same key");
         }
         let mut merged = Vec::new();
@@ -321,9 +315,9 @@ impl Merge<'_> {
             let outside = std::mem::replace(&mut self.errors, Errors(Vec::new()));
             let after = self.entry(&Entry::of(value.clone()), item, is_named)?;
             let inside = std::mem::replace(&mut self.errors, outside);
-            self.errors.add_each(self.arena, (*list, *bound), guard, inside);
+            self.errors.add_each(self.arena, (list, bound), guard, inside);
             merged.push(part.with(is_named, after.value));
-            let some = self.arena.at_least(*list, *bound, is_named, 1);
+            let some = self.arena.at_least(list, bound, is_named, 1);
             merged.push(Part::One(self.arena.not(some), new.clone()));
             others.push(self.arena.not(is_named));
         }
@@ -348,17 +342,10 @@ impl Merge<'_> {
         let Some(parts) = arena.parts_of(sym) else {
             return unsupported("a list that may be something else");
         };
-        let [
-            part @ Part::Each {
-                outer,
-                keep: Formula::TRUE,
-                ..
-            },
-        ] = parts.as_slice()
-        else {
+        let [part] = parts.as_slice() else {
             return unsupported("a list that has changed");
         };
-        if !outer.is_empty() || !unique(arena, list, "name") {
+        if part.of_all().is_none() || !unique(arena, list, "name") {
             return unsupported("a strategic merge of a list whose elements may have the same key");
         }
         let part = on(arena, part, list, bound)?;

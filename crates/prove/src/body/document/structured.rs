@@ -281,6 +281,30 @@ impl Merge<'_> {
         Ok(merged)
     }
 
+    /// The list whose elements a part is made from, if their keys are different.
+    fn named<'p>(&self, part: &'p Part, key: &str) -> Result<(Place, Place, &'p Value)> {
+        match part.of_all() {
+            Some(all) if unique(self.arena, all.0, key) => Ok(all),
+            Some(_) => unsupported("an apply configuration for elements that may have the same name"),
+            None => unsupported("an apply configuration of a list whose order is not modelled"),
+        }
+    }
+
+    /// Merges each element of a list; its errors are those of some element.
+    fn each_element(
+        &mut self,
+        item: Type<'_>,
+        (list, bound, value): (Place, Place, &Value),
+        right: &Entry,
+        guard: Formula,
+    ) -> Result<Value> {
+        let outside = std::mem::replace(&mut self.errors, Errors(Vec::new()));
+        let merged = self.entry(item, &Entry::of(value.clone()), right, Formula::TRUE)?;
+        let inside = std::mem::replace(&mut self.errors, outside);
+        self.errors.add_each(self.arena, (list, bound), guard, inside);
+        Ok(merged.value)
+    }
+
     /// Merges lists by their key.
     fn lists(&mut self, ty: Type<'_>, left: &[Part], right: &[Part], guard: Formula) -> Result<Vec<Part>> {
         let (Some(item), &[key]) = (ty.item(), ty.keys().as_slice()) else {
@@ -289,22 +313,9 @@ impl Merge<'_> {
         let right: Vec<&Part> = right.iter().filter(|part| part.keep() != Formula::FALSE).collect();
         match (left, right.as_slice()) {
             (_, []) => Ok(left.to_vec()),
-            (
-                [
-                    own @ Part::Each {
-                        outer,
-                        list,
-                        bound,
-                        keep: Formula::TRUE,
-                        value,
-                    },
-                ],
-                [theirs @ Part::Each { .. }],
-            ) if outer.is_empty() && theirs.bounds().len() == 1 => {
-                if !unique(self.arena, *list, key) {
-                    return unsupported("an apply configuration for elements that may have the same name");
-                }
-                let theirs = on(self.arena, theirs, *list, *bound)?;
+            ([own], [theirs @ Part::Each { .. }]) if theirs.bounds().len() == 1 => {
+                let (list, bound, value) = self.named(own, key)?;
+                let theirs = on(self.arena, theirs, list, bound)?;
                 let same_key = |sym: &Entry| sym.present == Formula::TRUE && sym.value.single().is_some();
                 let given = key_of(self.arena, theirs.value(), key)?;
                 let known = key_of(self.arena, value, key)?;
@@ -315,43 +326,21 @@ impl Merge<'_> {
                     present: theirs.keep(),
                     value: theirs.value().clone(),
                 };
-                let outside = std::mem::replace(&mut self.errors, Errors(Vec::new()));
-                let merged = self.entry(item, &Entry::of(value.clone()), &right, Formula::TRUE)?;
-                let inside = std::mem::replace(&mut self.errors, outside);
-                self.errors.add_each(self.arena, (*list, *bound), guard, inside);
-                Ok(vec![own.with(Formula::TRUE, merged.value)])
+                let merged = self.each_element(item, (list, bound, value), &right, guard)?;
+                Ok(vec![own.with(Formula::TRUE, merged)])
             }
-            (
-                [
-                    own @ Part::Each {
-                        outer,
-                        list,
-                        bound,
-                        keep: Formula::TRUE,
-                        value,
-                    },
-                ],
-                [Part::One(Formula::TRUE, theirs)],
-            ) if outer.is_empty() => {
-                if !unique(self.arena, *list, key) {
-                    return unsupported("an apply configuration for elements that may have the same name");
-                }
+            ([own], [Part::One(Formula::TRUE, theirs)]) => {
+                let (list, bound, value) = self.named(own, key)?;
                 let named = constant_key(self.arena, theirs, key)?;
                 let is_named = has_key(self.arena, value, key, &named)?;
                 let right = Entry {
                     present: is_named,
                     value: theirs.clone(),
                 };
-                let outside = std::mem::replace(&mut self.errors, Errors(Vec::new()));
-                let merged = self.entry(item, &Entry::of(value.clone()), &right, Formula::TRUE)?;
-                let inside = std::mem::replace(&mut self.errors, outside);
-                self.errors.add_each(self.arena, (*list, *bound), guard, inside);
-                let some = self.arena.at_least(*list, *bound, is_named, 1);
+                let merged = self.each_element(item, (list, bound, value), &right, guard)?;
+                let some = self.arena.at_least(list, bound, is_named, 1);
                 let none = self.arena.not(some);
-                Ok(vec![
-                    own.with(Formula::TRUE, merged.value),
-                    Part::One(none, theirs.clone()),
-                ])
+                Ok(vec![own.with(Formula::TRUE, merged), Part::One(none, theirs.clone())])
             }
             _ => unsupported("an apply configuration of a list whose order is not modelled"),
         }

@@ -75,7 +75,7 @@ impl Lookups {
         if let (Some(api_version), Some(kind)) = (api_version.as_str(), kind.as_str())
             && let Some(plural) = crate::body::cel::plural_of(api_version, kind)
         {
-            self.resources.insert((api_version.to_owned(), plural.to_owned()));
+            self.resources.insert((api_version.to_owned(), plural));
         }
     }
 
@@ -143,7 +143,7 @@ impl Lookups {
             let (_, kind) = crate::body::cel::kind_of(api_version, resource);
             for object in objects {
                 let text = |key: &str| object.root().get(key).and_then(Value::as_str);
-                if text("apiVersion") == Some(api_version) && text("kind") == Some(kind) {
+                if text("apiVersion") == Some(api_version) && text("kind") == Some(&*kind) {
                     mocks.add_resource(gvr(), object.clone());
                 }
             }
@@ -195,7 +195,7 @@ impl Hunt {
                     continue;
                 }
                 object["apiVersion"] = json!(api_version);
-                object["kind"] = json!(kind);
+                object["kind"] = json!(&*kind);
                 if !object["metadata"].is_object() {
                     object["metadata"] = json!({});
                 }

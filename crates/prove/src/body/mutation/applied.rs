@@ -4,7 +4,11 @@
 //! constraints, bindings and conditions of native ones.
 
 use kyvtest_apiserver::matching::{self, Match};
-use kyvtest_cel::{observe::Place, profile::Profile, program::Program};
+use kyvtest_cel::{
+    observe::Place,
+    profile::{PolicyScope, Profile},
+    program::Program,
+};
 use kyvtest_kyverno::{
     cel_policy::is_in_namespace,
     constraints, exception, matching as selection,
@@ -29,6 +33,7 @@ use crate::{
         classic::{self, Mutated},
         formula::{Arena, Atom, Formula},
         request::{Request, Viewer, paths},
+        side::{Conditions, together},
         value::{Result, Sym, Truth, Value, unsupported},
     },
     condition::Reader,
@@ -72,12 +77,6 @@ pub(super) struct AppliedRule<'s> {
     pub(super) object: Value,
 }
 
-/// What conditions come to together.
-struct Conditions {
-    holds: Formula,
-    error: Formula,
-}
-
 impl MutatingSide {
     pub(super) fn applied<'d>(
         &self,
@@ -110,7 +109,38 @@ impl MutatingSide {
 /// The requests of a class that a webhook delivers, and those that each rule of its policy is evaluated on.
 type Selected = Option<(Formula, Vec<Formula>)>;
 
-/// The result of matching for a rule.
+/// What matching decides on one path: whether the resource is delivered as it is sent, and for each rule or variant whether it
+/// is selected. `None` if the webhook delivers nothing.
+type Matched = Option<(bool, Vec<Selection>)>;
+
+/// Puts the paths of matching together: the requests that are delivered, and those on which each of `count` rules or variants is
+/// evaluated. `None` if none is delivered.
+fn selected(arena: &mut Arena, found: Option<Vec<(Formula, Matched)>>, count: usize) -> Result<Selected> {
+    let Some(found) = found else {
+        return unsupported("matching has too many paths");
+    };
+    let mut delivered = Vec::new();
+    let mut evaluated: Vec<Vec<Formula>> = vec![Vec::new(); count];
+    for (condition, outcome) in found {
+        let Some((as_is, own)) = outcome else { continue };
+        if !as_is {
+            return unsupported(CONVERTED);
+        }
+        delivered.push(condition);
+        for (at, own) in own.into_iter().enumerate() {
+            match own {
+                Selection::Evaluated => evaluated[at].push(condition),
+                Selection::Skipped => {}
+                Selection::Unsupported(reason) => return unsupported(reason),
+            }
+        }
+    }
+    let delivered = arena.or(delivered);
+    let evaluated = evaluated.into_iter().map(|own| arena.or(own)).collect();
+    Ok((delivered != Formula::FALSE).then_some((delivered, evaluated)))
+}
+
+/// The result of matching for a rule or a variant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Selection {
     Evaluated,
@@ -158,28 +188,7 @@ impl MutatingSide {
                 .collect();
             Some((delivered.resource.gvr() == request.seen.gvr(), selections))
         });
-        let Some(found) = found else {
-            return unsupported("matching has too many paths");
-        };
-        let mut delivered = Vec::new();
-        let mut evaluated: Vec<Vec<Formula>> = vec![Vec::new(); rules.rules.len()];
-        for (condition, outcome) in found {
-            let Some((as_is, own)) = outcome else { continue };
-            if !as_is {
-                return unsupported(CONVERTED);
-            }
-            delivered.push(condition);
-            for (at, own) in own.into_iter().enumerate() {
-                match own {
-                    Selection::Evaluated => evaluated[at].push(condition),
-                    Selection::Skipped => {}
-                    Selection::Unsupported(reason) => return unsupported(reason),
-                }
-            }
-        }
-        let delivered = arena.or(delivered);
-        let evaluated = evaluated.into_iter().map(|own| arena.or(own)).collect();
-        Ok((delivered != Formula::FALSE).then_some((delivered, evaluated)))
+        selected(arena, found, rules.rules.len())
     }
 
     /// Adds the mutate rules of a policy.
@@ -270,42 +279,25 @@ fn kyverno<'s, 'd>(
     let found = paths(arena, request, |facts| {
         let delivered = webhook.delivers(cell, discovery, facts).of_cell(cell)?;
         let own = namespace.is_none_or(|own| is_in_namespace(&own.value, &delivered, facts));
-        let matched: Vec<Option<bool>> = variants
+        let matched: Vec<Selection> = variants
             .iter()
             .map(|(variant, _)| match variant.constraints() {
-                Some(block) if own => constraints::applies(block, &delivered, facts).ok(),
-                Some(_) => Some(false),
-                None => Some(own),
+                Some(block) if own => match constraints::applies(block, &delivered, facts) {
+                    Ok(true) => Selection::Evaluated,
+                    Ok(false) => Selection::Skipped,
+                    Err(_) => Selection::Unsupported("a selector that cannot be read"),
+                },
+                None if own => Selection::Evaluated,
+                _ => Selection::Skipped,
             })
             .collect();
         Some((delivered.resource.gvr() == request.seen.gvr(), matched))
     });
-    let Some(found) = found else {
-        return unsupported("matching has too many paths");
-    };
-    let mut delivered = Vec::new();
-    let mut matched: Vec<Vec<Formula>> = vec![Vec::new(); variants.len()];
-    for (condition, outcome) in found {
-        let Some((as_is, own)) = outcome else { continue };
-        if !as_is {
-            return unsupported(CONVERTED);
-        }
-        delivered.push(condition);
-        for (at, own) in own.into_iter().enumerate() {
-            match own {
-                Some(true) => matched[at].push(condition),
-                Some(false) => {}
-                None => return unsupported("a selector that cannot be read"),
-            }
-        }
-    }
-    let delivered = arena.or(delivered);
-    if delivered == Formula::FALSE {
+    let Some((delivered, matched)) = selected(arena, found, variants.len())? else {
         return Ok(());
-    }
+    };
     let called = called(webhook, arena, (request, delivered), applied)?;
     for ((variant, text), matched) in variants.iter().zip(matched) {
-        let matched = arena.or(matched);
         let matched = arena.and([matched, called]);
         if matched == Formula::FALSE {
             continue;
@@ -502,7 +494,11 @@ impl<'p, 'c, 'r> Condition<'p, 'c, 'r> {
             conditions: vec![text.to_owned()],
             ..LoweredRule::default()
         };
-        let reads = Reads::of(&body, Profile::kyverno_mutating(), Profile::kubernetes());
+        let reads = Reads::of(
+            &body,
+            Profile::kyverno_mutating(PolicyScope::Cluster),
+            Profile::kubernetes(),
+        );
         let resource = self.request.cell.resource;
         let kind = &resource.object_kind;
         let floats = may_have_floats(resource, schema::of_kind(&kind.api_version(), &kind.kind).is_some());
@@ -517,15 +513,5 @@ impl<'p, 'c, 'r> Condition<'p, 'c, 'r> {
             yes,
             no: arena.and([not_yes, no]),
         })
-    }
-}
-
-/// Conditions together: a false one decides, then one that cannot be evaluated.
-fn together(arena: &mut Arena, truths: &[Truth]) -> Conditions {
-    let Truth { yes, no } = arena.all(truths);
-    let known = arena.or([yes, no]);
-    Conditions {
-        holds: yes,
-        error: arena.not(known),
     }
 }

@@ -7,7 +7,7 @@
 use kyvtest_cel::{
     admission::PatchKind,
     ast::{Ast, Expr, ExprId},
-    profile::Profile,
+    profile::{PolicyScope, Profile},
     syntax::parse,
 };
 use kyvtest_model::kube::{Operation, RequestClass, may_have_floats};
@@ -102,7 +102,11 @@ fn between_engines(text: &UnitText, cell: &RequestClass<'_>, conditions_err: boo
             validations: rest.iter().map(|text| (*text).clone()).collect(),
             ..LoweredRule::default()
         };
-        Reads::of(&body, Profile::kyverno_mutating(), Profile::kubernetes())
+        Reads::of(
+            &body,
+            Profile::kyverno_mutating(PolicyScope::Cluster),
+            Profile::kubernetes(),
+        )
     };
     let texts: Vec<&String> = text.mutations.iter().map(|(_, text)| text).collect();
     let all = reads(&[], &texts, &text.variables);

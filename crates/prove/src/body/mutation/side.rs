@@ -336,13 +336,14 @@ fn natives(loaded: &Loaded) -> Vec<NativeUnit> {
             bindings: bindings.collect(),
             text: UnitText {
                 engine: Engine::Native,
-                mutations: mutations(&policy.mutations),
+                mutations: mutations(&policy.rules.mutations),
                 variables: variables(&policy.variables),
                 conditions: conditions
                     .map(|condition| condition.expression.text().to_owned())
                     .collect(),
                 ignores,
                 runs_again: policy
+                    .rules
                     .reinvocation_policy
                     .as_ref()
                     .is_some_and(|word| word.value == "IfNeeded"),

@@ -92,7 +92,7 @@ impl Side {
         };
         let mut bad = Vec::new();
         if conditions.holds != Formula::FALSE {
-            for truth in expressions.validations(arena, policy.validations.len())? {
+            for truth in expressions.validations(arena, policy.rules.validations.len())? {
                 let not = if ignores { truth.no } else { arena.not(truth.yes) };
                 bad.push(not);
             }
@@ -104,7 +104,7 @@ impl Side {
             return Ok(());
         }
         add(arena, conditions.error, effect);
-        let error = expressions.annotation_error(arena, policy.audit_annotations.len(), true)?;
+        let error = expressions.annotation_error(arena, policy.rules.audit_annotations.len(), true)?;
         let unwritten = arena.and([conditions.holds, error]);
         add(arena, unwritten, Effect::Deny);
         Ok(())

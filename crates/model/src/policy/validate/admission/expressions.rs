@@ -9,6 +9,7 @@ use super::{field::Errors, items, present, text};
 use kyvtest_cel::{
     admission::{Declarations, Environment, Expression, Flaw, Returns},
     profile::Profile,
+    syntax::is_reserved,
 };
 use kyvtest_go_compat::{
     text::{
@@ -24,30 +25,6 @@ const MAX_ANNOTATIONS: usize = 20;
 const MAX_ANNOTATION: usize = 5 * 1024;
 
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// The environments of a policy's expressions.
 pub(super) struct Compiler<'v> {
@@ -283,7 +260,7 @@ fn is_identifier(name: &str) -> bool {
         .next()
         .is_some_and(|first| first == '_' || first.is_ascii_alphabetic())
         && chars.all(|c| c == '_' || c.is_ascii_alphanumeric())
-        && !RESERVED.contains(&name)
+        && !is_reserved(name)
 }
 
 /// Compiles an expression; `written` is its form in errors.

@@ -3,31 +3,18 @@
 //! Upstream counterpart: that of the parent module. An update is checked like a creation: that unchanged expressions
 //! may use features which newer releases removed makes no difference yet.
 
-use super::{check_param_kind, expressions::Compiler, field::Errors, items, present, rules, text, texts};
+use super::{check_head, expressions::Compiler, field::Errors, items, present, text, texts};
 use kyvtest_go_compat::value::Value;
 
 /// The operations whose objects can be changed.
 const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
 pub(super) fn check_policy(spec: Value<'_>, errors: &mut Errors) {
-    if let Some(policy) = present(spec, "failurePolicy").and_then(Value::as_str) {
-        errors.supported("spec.failurePolicy", policy, &["Fail", "Ignore"]);
+    let (constraints, has_params) = check_head(spec, errors);
+    if let Some(block) = constraints {
+        check_operations(block, "spec.matchConstraints", errors);
     }
-    let param_kind = present(spec, "paramKind");
-    if let Some(kind) = param_kind {
-        check_param_kind(kind, errors);
-    }
-    match present(spec, "matchConstraints") {
-        None => errors.required("spec.matchConstraints", ""),
-        Some(block) => {
-            rules::check_block(block, "spec.matchConstraints", errors);
-            if items(block, "resourceRules").is_empty() {
-                errors.required("spec.matchConstraints.resourceRules", "");
-            }
-            check_operations(block, "spec.matchConstraints", errors);
-        }
-    }
-    let mut compiler = Compiler::mutating(spec, param_kind.is_some());
+    let mut compiler = Compiler::mutating(spec, has_params);
     compiler.check_conditions(errors);
     compiler.check_variables(errors);
     let mutations = items(spec, "mutations");

@@ -70,37 +70,31 @@ impl<'r, 'c> Reader<'_, '_, 'r, 'c> {
                 (None, Sym::List(parts)) => parts.to_vec(),
                 _ => return unsupported("a loop over something that may be no list"),
             };
-            let [
-                part @ Part::Each {
-                    outer,
-                    list,
-                    bound,
-                    keep: Formula::TRUE,
-                    value,
-                },
-            ] = parts.as_slice()
-            else {
+            let [part] = parts.as_slice() else {
                 return unsupported("a loop over several lists");
+            };
+            let Some((list, bound, value)) = part.of_all() else {
+                return unsupported("a loop over a computed list");
             };
             let is_map = |place: Place| {
                 let kinds = self.arena.shape(place).kinds;
                 kinds.is_single() && kinds.has(Kind::Map)
             };
-            if !outer.is_empty() || value.single() != Some(&Sym::At(*bound)) || !is_map(*bound) {
+            if value.single() != Some(&Sym::At(bound)) || !is_map(bound) {
                 return unsupported("a loop over a computed list");
             }
             // The element has the name that anchors in the list give it.
-            let Some(wanted) = self.arena.bound(*list, 0) else {
+            let Some(wanted) = self.arena.bound(list, 0) else {
                 return unsupported("a loop over a structure");
             };
-            if wanted != *bound {
+            if wanted != bound {
                 return unsupported("a loop over elements under another name");
             }
             lists.push(Looped {
                 guard,
                 part: part.clone(),
-                list: *list,
-                bound: *bound,
+                list,
+                bound,
             });
         }
         Ok((lists, self.arena.or(failed)))

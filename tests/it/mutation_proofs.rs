@@ -15,7 +15,7 @@ use kyvtest_prove::{
 use serde_json::{Value as Json, json};
 
 fn cases() -> Vec<Json> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/prove/mutation/texts.yaml");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/prove/mutation/texts.yaml");
     let text = fs::read_to_string(path).expect("the fixture");
     let document = Document::from_yaml(&text).expect("YAML");
     document.root().to_serde().as_array().expect("a list").clone()

@@ -5,7 +5,7 @@ use std::path::Path;
 use kyvtest_go_compat::value::Document;
 use kyvtest_normalise::{Cluster, Plugin};
 
-use crate::create;
+use super::create;
 
 /// The accounts of the recorded cluster.
 const ACCOUNTS: &[&str] = &[

@@ -7,7 +7,7 @@ use kyvtest_go_compat::value::Document;
 use kyvtest_patch::structured::Atomics;
 use serde_json::Value;
 
-use crate::{literal, mutation::Case};
+use super::{literal, mutation::Case};
 
 /// Whether a row has one policy with one mutation of a type that applies without conditions.
 fn is_plain(row: &Value, patch_type: &str) -> bool {

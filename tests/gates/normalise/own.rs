@@ -1,30 +1,17 @@
 //! A selection of our own rows, for machines without the shared reference data: every area of CREATE, all of UPDATE, the
 //! ServiceAccount plugin, schemas of custom resources, and subresources.
 
-#[path = "gates/support.rs"]
-mod support;
-
-#[path = "gates/account.rs"]
-mod account;
-#[path = "gates/create.rs"]
-mod create;
-#[path = "gates/update.rs"]
-mod update;
-
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use kyvtest_go_compat::value::Document;
 use kyvtest_normalise::{Cluster, Kind, Operation, Raw, Request, normalise};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::{account, create, update};
+
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fixtures/normalise")
-        .join(name)
+    kyvtest_gates::fixture("normalise").join(name)
 }
 
 #[test]

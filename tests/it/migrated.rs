@@ -44,7 +44,7 @@ fn migrated(text: &str) -> String {
 
 #[test]
 fn policies_before_and_after() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/migrate");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/migrate");
     let mut names: Vec<_> = fs::read_dir(&folder)
         .expect("the fixtures")
         .map(|entry| entry.expect("an entry").path())

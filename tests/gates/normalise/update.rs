@@ -7,7 +7,7 @@ use kyvtest_normalise::{Cluster, Kind, Normalised, Operation, Refused, Request, 
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{create::plugins, support, support::Rejected};
+use super::{create::plugins, support, support::Rejected};
 
 #[derive(Deserialize)]
 struct Row {

@@ -10,7 +10,7 @@ use kyvtest_prove::server::check_rule;
 use serde_json::Value;
 
 fn fixture(name: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/normalise/rules");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/normalise/rules");
     fs::read_to_string(path.join(name)).expect("the fixture")
 }
 

@@ -9,7 +9,7 @@ use kyvtest_patch::{
 };
 use serde_json::Value;
 
-use crate::literal::Literal;
+use super::literal::Literal;
 
 /// One literal mutation of one object.
 pub(crate) struct Case {

@@ -10,7 +10,7 @@ use kyvtest_normalise::{Cluster, Kind, Operation, Refused, Request, decode, norm
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{create, support};
+use super::{create, support};
 
 #[derive(Deserialize)]
 struct Row {

@@ -7,7 +7,7 @@ use kyvtest_normalise::{Cluster, Kind, Normalised, Plugin, Raw, Refused, Request
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::support::{self, Rejected};
+use super::support::{self, Rejected};
 
 #[derive(Deserialize)]
 pub(crate) struct Row {
