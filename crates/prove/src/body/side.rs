@@ -20,6 +20,7 @@ use kyvtest_kyverno::{
     autogen,
     config::Config,
     controller::{Controller, Installed, Review},
+    exception::CompiledException,
     lens::Lens,
     webhook::{Delivery, Webhook},
 };
@@ -63,6 +64,8 @@ pub struct Side {
     controller: Option<Controller>,
     /// In the order of the controller's policies.
     classic: Vec<ClassicRules>,
+    /// The exceptions of classic rules, in the order of `loaded`.
+    exceptions: Vec<CompiledException>,
     natives: Vec<Arc<ValidatingAdmissionPolicy>>,
     server: vap::Server,
 }
@@ -133,6 +136,11 @@ impl Side {
             classic: loaded
                 .classic()
                 .map(|policy| ClassicRules::new(policy, setting.lens()))
+                .collect(),
+            exceptions: loaded
+                .exceptions
+                .iter()
+                .map(|own| CompiledException::new(own))
                 .collect(),
             natives: loaded.native().cloned().collect(),
             server: vap::Server::new(

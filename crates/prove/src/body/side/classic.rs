@@ -172,8 +172,8 @@ impl ClassicRule {
         if exception.is_plain() {
             return Ok(Formula::TRUE);
         }
-        let mut written = side.loaded.exceptions.iter();
-        let written = written.find(|written| CompiledException::new(written).key() == exception.key());
+        let position = side.exceptions.iter().position(|own| own.key() == exception.key());
+        let written = position.and_then(|position| side.loaded.exceptions.get(position));
         let Some(written) = written.filter(|written| written.pod_security.is_none()) else {
             return unsupported("an exception for some Pod Security controls");
         };
@@ -190,12 +190,10 @@ impl ClassicRule {
         policy: &ClassicPolicy,
         creation: &Request<'_>,
     ) -> Result<Formula> {
-        let compiled = side.loaded.exceptions.iter();
-        let compiled: Vec<CompiledException> = compiled.map(|own| CompiledException::new(own)).collect();
         let key = policy.key();
         let about = (key.as_str(), self.rule.name.value.as_str());
         let found = paths(arena, creation, |facts| {
-            let matching = exception::matching(&compiled, about, &creation.cell, facts);
+            let matching = exception::matching(&side.exceptions, about, &creation.cell, facts);
             matching.iter().map(|own| own.key().to_owned()).collect::<Vec<_>>()
         });
         let Some(found) = found else {
@@ -203,7 +201,11 @@ impl ClassicRule {
         };
         let mut lifted = Vec::new();
         for (condition, keys) in found {
-            for exception in compiled.iter().filter(|own| keys.iter().any(|key| key == own.key())) {
+            for exception in side
+                .exceptions
+                .iter()
+                .filter(|own| keys.iter().any(|key| key == own.key()))
+            {
                 let holds = self.lifted_by(side, arena, creation, exception)?;
                 lifted.push(arena.and([condition, holds]));
             }
