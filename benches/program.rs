@@ -104,20 +104,20 @@ fn write_many(resources: usize) -> String {
             "apiVersion: v1\nkind: Pod\nmetadata: {metadata}\nspec:\n  containers:\n  - name: main\n    {container}\n---\n"
         );
     }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("many");
-    fs::create_dir_all(&folder).expect("a folder");
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("many");
+    fs::create_dir_all(&directory).expect("a directory");
     for (name, text) in [
         ("resources.yaml", pods.as_str()),
         ("policy.yaml", POLICY),
         ("kyverno-test.yaml", TEST),
     ] {
-        fs::write(folder.join(name), text).expect("a file");
+        fs::write(directory.join(name), text).expect("a file");
     }
-    folder.display().to_string()
+    directory.display().to_string()
 }
 
 #[divan::bench(args = ["raw", "normalised"], sample_count = 5, sample_size = 1)]
 fn many_resources(bencher: Bencher<'_, '_>, data: &str) {
-    let folder = write_many(100_000);
-    bencher.bench_local(|| run(&[&folder, "--data", data]));
+    let directory = write_many(100_000);
+    bencher.bench_local(|| run(&[&directory, "--data", data]));
 }

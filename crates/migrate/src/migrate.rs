@@ -135,16 +135,21 @@ pub struct Migration {
     pub rules: Vec<MigratedRule>,
 }
 
+/// The new policies of some rules, in order, each once.
+pub(crate) fn objects_of<'r>(rules: impl IntoIterator<Item = &'r MigratedRule>) -> Vec<&'r Json> {
+    let mut objects: Vec<&Json> = Vec::new();
+    for object in rules.into_iter().flat_map(|rule| &rule.objects) {
+        if !objects.contains(&object) {
+            objects.push(object);
+        }
+    }
+    objects
+}
+
 impl Migration {
     /// The new policies, in the order of the rules, each once.
     pub fn objects(&self) -> impl Iterator<Item = &Json> {
-        let mut objects: Vec<&Json> = Vec::new();
-        for object in self.rules.iter().flat_map(|rule| &rule.objects) {
-            if !objects.contains(&object) {
-                objects.push(object);
-            }
-        }
-        objects.into_iter()
+        objects_of(&self.rules).into_iter()
     }
 
     /// The rules that a new policy replaces, in order.

@@ -16,7 +16,7 @@ use kyvtest_go_compat::{
 };
 use serde_json::Value as Json;
 
-use crate::{MigratedRule, Migration, Refusal, exception::Replaced};
+use crate::{MigratedRule, Migration, Refusal, exception::Replaced, migrate::objects_of};
 
 /// What rows are grouped by: the result, and the operation.
 type RowKey = (String, Option<String>);
@@ -371,13 +371,7 @@ impl Rewrite<'_, '_> {
         let mut rows: Vec<NewRow<'r>> = Vec::new();
         let mut covered: BTreeSet<&str> = BTreeSet::new();
         let mut joined = Joined::new();
-        let mut objects: Vec<&Json> = Vec::new();
-        for object in rules.iter().flat_map(|rule| &rule.objects) {
-            if !objects.contains(&object) {
-                objects.push(object);
-            }
-        }
-        for object in objects {
+        for object in objects_of(rules.iter().copied()) {
             let policy = object["metadata"]["name"].as_str().unwrap_or_default();
             let marker = marker(object);
             let fits = |resource: &str| {

@@ -129,14 +129,19 @@ pub(crate) fn compare(
     }
 }
 
-/// Compares every row of a file.
-pub(crate) fn gate(name: &str, path: &Path) {
-    let cluster = Cluster {
+/// The cluster of the server that answered.
+pub(crate) fn cluster() -> Cluster {
+    Cluster {
         plugins: plugins(),
         complete: true,
         service_range: Some("10.0.0.0/24".to_owned()),
         ..Cluster::default()
-    };
+    }
+}
+
+/// Compares every row of a file.
+pub(crate) fn gate(name: &str, path: &Path) {
+    let cluster = cluster();
     let rows: Vec<Row> = kyvtest_gates::jsonl(path);
     let (mut objects, mut causes, mut invalid) = (Vec::new(), Vec::new(), 0);
     for row in &rows {

@@ -7,7 +7,7 @@ use kyvtest_normalise::{Cluster, Kind, Normalised, Operation, Refused, Request, 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{create::plugins, support, support::Rejected};
+use super::{create::cluster, support, support::Rejected};
 
 #[derive(Deserialize)]
 struct Row {
@@ -127,12 +127,7 @@ fn check(row: &Row, cluster: &Cluster) -> Result<(), String> {
 
 /// Compares every row of a file.
 pub(crate) fn gate(name: &str, path: &Path) {
-    let cluster = Cluster {
-        plugins: plugins(),
-        complete: true,
-        service_range: Some("10.0.0.0/24".to_owned()),
-        ..Cluster::default()
-    };
+    let cluster = cluster();
     let rows: Vec<Row> = kyvtest_gates::jsonl(path);
     let disagreements: Vec<String> = rows
         .iter()

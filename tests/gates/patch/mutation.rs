@@ -25,6 +25,23 @@ pub(crate) struct Case {
     pub(crate) is_unordered: bool,
 }
 
+/// The rows with one apply configuration, and those with one JSON patch, as cases. `case` gets a row, the name of the field with the
+/// expression, and how the error message begins.
+pub(crate) fn cases(
+    rows: &[Value],
+    is_plain: fn(&Value, &str) -> bool,
+    case: fn(&Value, &str, &str) -> Option<Case>,
+) -> [Vec<Case>; 2] {
+    let kinds = [
+        ("ApplyConfiguration", "applyConfiguration", "error applying patch: "),
+        ("JSONPatch", "jsonPatch", "JSON Patch: "),
+    ];
+    kinds.map(|(patch_type, body, prefix)| {
+        let rows = rows.iter().filter(|row| is_plain(row, patch_type));
+        rows.filter_map(|row| case(row, body, prefix)).collect()
+    })
+}
+
 /// The object as Go marshals it, without managed fields.
 fn sorted(document: &Document) -> String {
     let mut value = document.root().to_serde();

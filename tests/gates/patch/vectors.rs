@@ -8,7 +8,10 @@ use kyvtest_go_compat::value::Document;
 use kyvtest_patch::structured::Atomics;
 use serde_json::Value;
 
-use super::{literal, mutation::Case};
+use super::{
+    literal,
+    mutation::{Case, cases},
+};
 
 /// Whether a row has one policy with one mutation of a type that applies without conditions.
 fn is_plain(row: &Value, patch_type: &str) -> bool {
@@ -53,24 +56,13 @@ fn case(row: &Value, body: &str, prefix: &str) -> Option<Case> {
     })
 }
 
-fn cases(rows: &[Value], patch_type: &str, body: &str, prefix: &str) -> Vec<Case> {
-    let rows = rows.iter().filter(|row| is_plain(row, patch_type));
-    rows.filter_map(|row| case(row, body, prefix)).collect()
-}
-
 #[test]
 fn api_server_vectors() {
     let (Some(rows), Some(crds)) = (shared("golden/map/vectors.jsonl"), shared("golden/map/crds.jsonl")) else {
         return;
     };
     let (rows, crds): (Vec<Value>, Vec<Value>) = (jsonl(&rows), jsonl(&crds));
-    let apply = cases(
-        &rows,
-        "ApplyConfiguration",
-        "applyConfiguration",
-        "error applying patch: ",
-    );
-    let json = cases(&rows, "JSONPatch", "jsonPatch", "JSON Patch: ");
+    let [apply, json] = cases(&rows, is_plain, case);
     let gate = Minimum {
         name: "patch-apply",
         agree: 186,
